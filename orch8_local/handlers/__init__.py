@@ -1,0 +1,1 @@
+"""What a step can call: the registry, the guarded network, and the built-in handlers."""
