@@ -219,7 +219,7 @@ CREATE TRIGGER instances_move BEFORE UPDATE OF state ON instances
 WHEN NOT EXISTS (SELECT 1 FROM instance_moves WHERE from_state = OLD.state AND to_state = NEW.state)
 BEGIN SELECT RAISE(ABORT, 'illegal move of an instance'); END;
 CREATE TRIGGER nodes_move BEFORE UPDATE OF state ON nodes
-WHEN NOT EXISTS (SELECT 1 FROM node_moves WHERE from_state = OLD.state AND to_state = NEW.state)
+WHEN OLD.state != NEW.state AND NOT EXISTS (SELECT 1 FROM node_moves WHERE from_state = OLD.state AND to_state = NEW.state)
 BEGIN SELECT RAISE(ABORT, 'illegal move of a node'); END;
 
 CREATE TRIGGER instance_counts_insert AFTER INSERT ON instances
