@@ -70,7 +70,7 @@ KEYS = {
 class Limits:
     """How much the engine does at once and how long it waits.
 
-    max_concurrent: steps at the same time. grace_s: for running steps when told to stop.
+    max_concurrent: runs executed at the same time. grace_s: for running steps when told to stop.
     settle_s: how long a cut-off dispatch is still listened to. max_recoveries: how often a run may
     take the process down before it is parked.
     """
