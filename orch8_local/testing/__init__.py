@@ -1,0 +1,1 @@
+"""What tests need and users need too: a simulated world, a scripted provider, the invariants."""
