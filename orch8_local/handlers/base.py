@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orch8_local.errors import AlreadyExists, InputError, NotFound, ParamsInvalid
@@ -54,8 +54,32 @@ class HttpClient(Protocol):
     """What `ctx.http` offers: the guarded client of `handlers.egress`."""
 
     async def request(self, method: str, url: str, **options: Any) -> Any:
-        """Send one request; the first byte marks the dispatch and carries the intent's key."""
+        """Send one request; the first byte marks the dispatch and carries the intent's key.
+
+        options: headers, params, json, content, data, files as in httpx; timeout_s for the whole
+        request. Returns a read `httpx.Response`, whatever its status.
+        """
         ...
+
+    async def get(self, url: str, **options: Any) -> Any:
+        """A GET request."""
+        return await self.request("GET", url, **options)
+
+    async def post(self, url: str, **options: Any) -> Any:
+        """A POST request."""
+        return await self.request("POST", url, **options)
+
+    async def put(self, url: str, **options: Any) -> Any:
+        """A PUT request."""
+        return await self.request("PUT", url, **options)
+
+    async def patch(self, url: str, **options: Any) -> Any:
+        """A PATCH request."""
+        return await self.request("PATCH", url, **options)
+
+    async def delete(self, url: str, **options: Any) -> Any:
+        """A DELETE request."""
+        return await self.request("DELETE", url, **options)
 
 
 @dataclass(slots=True)
@@ -85,9 +109,9 @@ class Context:
     reach: Callable[[str], None]
     open_http: Callable[[Context], HttpClient] | None = None
     step_timeout_s: float | None = None
+    key_header: str = "Idempotency-Key"
     document_params: Json = None
     """The params as the author wrote them, templates unresolved: which host came from whom."""
-    author_values: Mapping[str, Json] = field(default_factory=dict)
     _http: HttpClient | None = None
 
     @property
@@ -133,6 +157,8 @@ class HandlerSpec:
     marks_dispatch: bool = False
     is_builtin: bool = False
     facts: Callable[[Json], RequestFacts] | None = None
+    raw_params: frozenset[str] = frozenset()
+    """Top-level params that the handler reads as the author wrote them; templates in them stay."""
     summary: str = ""
 
     @property
@@ -149,14 +175,22 @@ class HandlerSpec:
         try:
             return self.params.model_validate({} if params is None else params, strict=False)
         except ValidationError as error:
-            parts = [
-                f"params{''.join(f'.{p}' if isinstance(p, str) else f'[{p}]' for p in e['loc'])}: {e['msg']}"
-                for e in error.errors(include_url=False, include_context=False, include_input=False)
-            ]
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            parts = [self._fault_text(fault["loc"], fault["type"], fault["msg"]) for fault in faults]
             raise ParamsInvalid(
                 f"{self.name}: " + "; ".join(parts),
                 hint=f"`orch8-local handlers show {self.name}` lists the params",
             ) from None
+
+    def _fault_text(self, place: tuple[int | str, ...], kind: str, message: str) -> str:
+        """One fault with its place; a param that does not exist is answered with the nearest one."""
+        path = "params" + "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in place)
+        if kind != "extra_forbidden" or self.params is None or len(place) != 1:
+            return f"{path}: {message.removeprefix('Value error, ')}"
+        names = list(self.params.model_fields)
+        near = difflib.get_close_matches(str(place[0]), names, n=1)
+        rest = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(names) or 'none'}"
+        return f"{path}: there is no such param; {rest}"
 
 
 def handler(

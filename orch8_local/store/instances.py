@@ -46,14 +46,16 @@ SQL_CLAIM = (
     " started_at_us = coalesce(started_at_us, ?), updated_at_us = ? WHERE id = ?"
 )
 SQL_IN_STATE = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE state = ? ORDER BY seq"
+SQL_FENCE = "SELECT 1 FROM instances WHERE id = ? AND claim_epoch = ? AND state = 'running'"
 SQL_PROGRESS = (
-    "UPDATE instances SET n_steps = n_steps + ?, n_recoveries = 0, updated_at_us = ?"
+    "UPDATE instances SET n_steps = n_steps + ?, n_recoveries = iif(? > 0, 0, n_recoveries), updated_at_us = ?"
     " WHERE id = ? AND state = 'running' AND claim_epoch = ?"
 )
 SQL_MOVE = (
     "UPDATE instances SET state = ?, due_at_us = ?, boot_id = NULL, failure = ?, is_blocked = ?, paused_reason = ?,"
     " ended_at_us = ?, updated_at_us = ? WHERE id = ? AND state = ?"
 )
+SQL_FAILURE = "UPDATE instances SET failure = ?, is_blocked = ?, updated_at_us = ? WHERE id = ? AND state = 'failed'"
 SQL_RECOVERIES = "UPDATE instances SET n_recoveries = ? WHERE id = ?"
 SQL_CANCEL = "UPDATE instances SET cancel_requested_at_us = ?, updated_at_us = ? WHERE id = ?"
 SQL_NEW_RUN = "UPDATE instances SET run_id = ?, n_recoveries = 0, cancel_requested_at_us = NULL WHERE id = ?"
@@ -196,9 +198,18 @@ def node(tx: Tx, instance_id: str, scope: str, block_id: str) -> Node | None:
     return node_from_row(row) if row else None
 
 
+def fence(tx: Tx, instance: Instance) -> None:
+    """StaleVersion unless the run is still executed under the claim of `instance`."""
+    if tx.one(SQL_FENCE, (instance.id, instance.claim_epoch)) is None:
+        raise StaleVersion(f"run {instance.id} is no longer executed under this claim")
+
+
 def progress(tx: Tx, instance: Instance, *, n_steps: int, now_us: int) -> None:
-    """Note that steps ended, under the claim of `instance`; StaleVersion if the claim is lost."""
-    cursor = tx.execute(SQL_PROGRESS, (n_steps, now_us, instance.id, instance.claim_epoch))
+    """Note that steps ended, under the claim of `instance`; StaleVersion if the claim is lost.
+
+    A finished step ends the count of fruitless recoveries.
+    """
+    cursor = tx.execute(SQL_PROGRESS, (n_steps, n_steps, now_us, instance.id, instance.claim_epoch))
     if cursor.rowcount != 1:
         raise StaleVersion(f"run {instance.id} is no longer executed under this claim")
 
@@ -255,6 +266,12 @@ def move_instance(
         tx.execute(SQL_OUTBOX, (instance.id, f"instance.{new}", failure_text or "{}", now_us))
     if failure is not None and failure.is_blocked:
         tx.execute(SQL_OUTBOX, (instance.id, "instance.effect_unresolved", failure_text, now_us))
+
+
+def set_failure(tx: Tx, instance_id: str, failure: Failure, *, now_us: int) -> None:
+    """Replace the reason of a failed run, without moving it."""
+    is_blocked = 1 if failure.is_blocked else 0
+    tx.execute(SQL_FAILURE, (canonical_json(failure.as_dict()), is_blocked, now_us, instance_id))
 
 
 def set_recoveries(tx: Tx, instance_id: str, n_recoveries: int) -> None:
