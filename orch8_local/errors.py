@@ -7,6 +7,7 @@
     │  ├ ExpressionError            an expression does not parse or is too deep
     │  ├ SettingsError              a setting, environment variable or project file is wrong
     │  ├ ParamsInvalid              a handler's params do not fit its schema
+    │  ├ EgressRefused              a request would go where it must not; nothing was sent
     │  └ NotBuilt                   the document is right, but this program cannot run that part yet
     ├ NotFound              (6)
     ├ Conflict              (7)
@@ -154,6 +155,12 @@ class ParamsInvalid(InputError):
     """The params of a step do not fit its handler."""
 
     code = "params_invalid"
+
+
+class EgressRefused(InputError):
+    """The request may not go there; nothing was sent."""
+
+    code = "egress_refused"
 
 
 class NotBuilt(InputError):

@@ -112,6 +112,8 @@ class Context:
     key_header: str = "Idempotency-Key"
     document_params: Json = None
     """The params as the author wrote them, templates unresolved: which host came from whom."""
+    mode: Mode | None = None
+    """The mode in force for this call; None leaves the handler to its own default."""
     _http: HttpClient | None = None
 
     @property
