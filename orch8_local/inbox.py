@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orch8_local.engine.api import Command
 from orch8_local.errors import DiskFull, InputError, ReadOnly, StoreError, Unsuitable
+from orch8_local.model.command import Command
 
 FORMAT = 1
 SUFFIX = ".json"

@@ -11,32 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orch8_local.model.command import Command
 from orch8_local.model.records import Event, Instance, Node, Output, Receipt
 
 Json = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One change that somebody asks for; applied whole in one transaction, once per id.
-
-    kinds and arguments:
-      start         {"document": text | null, "name": str | null, "version": int | null, "source": str,
-                     "data": json, "config": json, "key": str | null, "priority": int}
-                    -> {"instance_id", "is_replayed": bool}
-      add_sequence  {"document": text, "source": str, "strict": bool} -> {"name", "version", "sha256", "is_new"}
-      cancel        {"instance_id", "reason"} -> {"instance_id", "state"}
-      retry         {"instance_id"} -> {"instance_id", "state"}
-      resolve       {"effect_id", "target": committed|verified|abandoned|compensated, "evidence": {...},
-                     "provider_receipt_id": str | null, "output": json, "has_output": bool,
-                     "then": resume|retry|stay, "version": int | null}
-                    -> {"effect_id", "state", "instance_id", "instance_state"}
-    """
-
-    id: str
-    kind: str
-    arguments: Mapping[str, Json]
-    actor: str = "operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +148,17 @@ class StepProgress:
     message: str = ""
     until_us: int | None = None
     extra: Mapping[str, Json] = field(default_factory=dict)
+
+
+__all__ = [
+    "Backlog",
+    "Change",
+    "Command",
+    "EffectFilter",
+    "EngineApi",
+    "InstanceFilter",
+    "InstanceView",
+    "SequenceRow",
+    "StepProgress",
+    "Views",
+]
