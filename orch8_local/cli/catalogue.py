@@ -73,7 +73,8 @@ def read_document(path: Path) -> str:
         ) from error
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror}", hint="`orch8-local sequences list` shows what there is"
+            f"{path} cannot be read: {error.strerror}",
+            hint="`orch8-local sequences list` shows what there is",
         ) from error
 
 

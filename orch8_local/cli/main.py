@@ -22,7 +22,7 @@ from orch8_local.cli.streams import complain, is_output_error
 from orch8_local.errors import InputError, Orch8Error
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("orch8_local.cli.author:init", "Make a project folder."),
+    "init": ("orch8_local.cli.project:init", "Make a project folder."),
     "validate": ("orch8_local.cli.author:validate", "Find every problem of a sequence file."),
     "run": ("orch8_local.cli.runs:run", "Run one sequence to its end."),
     "up": ("orch8_local.cli.runs:up", "Run the engine until it is told to stop."),
@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "effects": ("orch8_local.cli.effects:effects", "Look at effects; say what really happened."),
     "handlers": ("orch8_local.cli.author:handlers", "List and show what steps can call."),
     "db": ("orch8_local.cli.data:db", "Check, back up and describe the database."),
-    "doctor": ("orch8_local.cli.data:doctor", "Check this machine, with one next step per finding."),
+    "doctor": ("orch8_local.cli.doctor:doctor", "Check this machine, with one next step per finding."),
     "completion": ("orch8_local.cli.completion:completion", "Print the completion script of a shell."),
     "version": ("orch8_local.cli.main:version", "Print the version."),
 }
