@@ -1,8 +1,8 @@
 """The sequences that can be named without a path: those of the project's folders and the bundled ones.
 
-Owns the order in which a name is looked for: the project's folders first, then the bundled. What was
-added to the database is not here; it is read through `EngineApi`. The easy mistake: letting one broken
-file hide the others; a file that is no JSON is listed under its own name, with its problem.
+Owns the list of them; `source` owns which one a name means. What was added to the database is read
+through `EngineApi`. The easy mistake: letting one broken file hide the others; a file that is no
+JSON is listed under its own name, and what is wrong with it is for `validate` to say.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch8_local.errors import InputError
 from orch8_local.sequence.bundled import bundled_names, bundled_source, bundled_text
 from orch8_local.settings import Settings
 
-MAX_BYTES = 64 * 1024 * 1024
 PROJECT = "project"
 BUNDLED = "bundled"
 
@@ -37,7 +35,7 @@ class Entry:
 
 
 def available(settings: Settings) -> list[Entry]:
-    """Every document that can be named, in the order in which a name is looked for."""
+    """Every document that can be named, the project's first."""
     return [*project_entries(settings), *bundled_entries()]
 
 
@@ -54,35 +52,11 @@ def bundled_entries() -> list[Entry]:
     return [_named(name, BUNDLED, bundled_source(name), bundled_text(name)) for name in bundled_names()]
 
 
-def find(settings: Settings, name: str, version: int | None = None) -> Entry | None:
-    """The first document of this name (and version, if given), or None."""
-    fits = (entry for entry in available(settings) if entry.name == name)
-    return next((entry for entry in fits if version is None or entry.version == version), None)
-
-
-def read_document(path: Path) -> str:
-    """The text of a sequence file; InputError that names the file and what is wrong with it."""
-    try:
-        size_bytes = path.stat().st_size
-        if size_bytes > MAX_BYTES:
-            raise InputError(f"{path} has {size_bytes} bytes; a sequence has at most {MAX_BYTES}")
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8: {error.reason} at byte {error.start}", hint="save it as UTF-8"
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}",
-            hint="`orch8-local sequences list` shows what there is",
-        ) from error
-
-
 def _entry(path: Path) -> Entry:
     try:
-        return _named(path.stem, PROJECT, str(path), read_document(path))
-    except InputError as error:
-        return Entry(path.stem, 1, PROJECT, str(path), "", error.message)
+        return _named(path.stem, PROJECT, str(path), path.read_bytes().decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        return Entry(path.stem, 1, PROJECT, str(path), "", f"{path} cannot be read: {error}")
 
 
 def _named(fallback: str, origin: str, source: str, text: str) -> Entry:
