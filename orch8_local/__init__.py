@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from orch8_local.app import open_engine as open_engine
     from orch8_local.engine.api import Command as Command
     from orch8_local.engine.engine import Engine as Engine
     from orch8_local.engine.engine import EngineLimits as EngineLimits
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from orch8_local.model.records import Receipt as Receipt
 
 _HOMES = {
-    "orch8_local.app": ("open_engine",),
     "orch8_local.engine.api": ("Command",),
     "orch8_local.engine.engine": ("Engine", "EngineLimits"),
     "orch8_local.errors": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,14 @@ Json = Any
 
 FIRST_WAIT_S = 0.02
 LONGEST_WAIT_S = 0.25
-TakeOver = Callable[[Command], Awaitable[Mapping[str, Json]]]
+TakeOver = Callable[[Command], Awaitable[None]]
 
 
 class Attached:
     """`EngineApi` for a client of a running owner, or of nobody if it only reads.
 
-    is_alive: asks whether some process owns the database. take_over: applies a command when nobody
-    does any more; without it the client says so.
+    is_alive: asks whether some process owns the database. take_over: works the inbox off when nobody
+    does any more (OwnedElsewhere if somebody came); without it the client says so.
     """
 
     def __init__(
@@ -71,27 +72,24 @@ class Attached:
             if found is not None:
                 return _answer(*found)
             if not self._is_alive():
+                await self._without_owner(command)
                 found = await self._views.command_result(command.id)
                 if found is not None:
                     return _answer(*found)
-                taken = await self._without_owner(command)
-                if taken is not None:
-                    return taken
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, LONGEST_WAIT_S)
 
-    async def _without_owner(self, command: Command) -> Mapping[str, Json] | None:
-        """Apply it ourselves; None if another owner has come in the meantime."""
+    async def _without_owner(self, command: Command) -> None:
+        if await self._views.command_result(command.id) is not None:
+            return
         if self._take_over is None:
             raise NoEngine(
                 f"the owner of the database went away before it answered the {command.kind} command",
                 hint="the command is kept and applied when an engine runs: orch8-local up",
                 details={"command_id": command.id},
             )
-        try:
-            return await self._take_over(command)
-        except OwnedElsewhere:
-            return None
+        with suppress(OwnedElsewhere):  # then there is an owner to wait for
+            await self._take_over(command)
 
     async def close(self) -> None:
         """Close the reads."""
@@ -100,7 +98,7 @@ class Attached:
 
 def _answer(status: str, result: Json) -> Mapping[str, Json]:
     if status == "refused":
-        raise error_from_dict(result)
+        raise error_from_dict(result.get("error", result))
     assert isinstance(result, Mapping), "a done command has an object as its result"
     return result
 

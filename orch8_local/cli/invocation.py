@@ -51,6 +51,18 @@ class Invocation:
         if self.verbosity >= 1:
             sys.stderr.write(text + "\n")
 
+    def start_logging(self) -> None:
+        """Send the program's log to standard error: warnings, with `-v` more, with `-q` errors only."""
+        import logging
+
+        level = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(self.verbosity, logging.DEBUG)
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        root = logging.getLogger("orch8_local")
+        root.handlers[:] = [handler]
+        root.propagate = False
+        root.setLevel(level)
+
     def write(self, text: str) -> None:
         """One line, or several, of the result."""
         sys.stdout.write(text + "\n")

@@ -25,16 +25,16 @@ def guarded(call: Callable[[], int]) -> int:
         status = call()
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         status = BROKEN_PIPE_STATUS
     except OSError as error:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         complain(f"error: the output could not be written: {error.strerror}; {_way_out(error)}")
         status = OUTPUT_FAILED_STATUS
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
         return status
-    _silence(sys.stderr)
+    silence(sys.stderr)
     return status
 
 
@@ -61,7 +61,7 @@ def is_output_error(error: OSError) -> bool:
     return error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EDQUOT)
 
 
-def _silence(stream: TextIO) -> None:
+def silence(stream: TextIO) -> None:
     """Send what is still buffered, and all that follows, to the null device."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

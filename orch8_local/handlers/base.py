@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Json = Any
 
 
-class Refused(Exception):  # noqa: N818 - named after the situation, as handlers raise it
+class Refused(Exception):
     """The other side said no and nothing happened; the step's retry policy may try again.
 
     details: JSON facts for `retry_if`. retry_after_s: not before this many seconds.
@@ -41,7 +41,7 @@ class Refused(Exception):  # noqa: N818 - named after the situation, as handlers
         self.retry_after_s = retry_after_s
 
 
-class Rejected(Exception):  # noqa: N818 - as above
+class Rejected(Exception):
     """The other side said no for good and nothing happened; the step fails without a retry."""
 
     def __init__(self, message: str, *, details: Mapping[str, Json] | None = None) -> None:

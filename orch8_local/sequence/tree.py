@@ -62,6 +62,23 @@ class Finished:
 Decision = RunStep | Changed | Finished
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Actions:
+    """Actions of one block still to be done; block None stands for the document's own list."""
+
+    block: Any
+    scope: str
+    actions: tuple[Action, ...]
+
+
+_Job = _Ended | _Actions
+
+
 class Tree:
     """The nodes of one run and what follows from each event."""
 
@@ -107,19 +124,16 @@ class Tree:
             if self._has_active_child(block, active):
                 continue
             if self._behaviour(block).children(block):
-                decisions += self._react(block, node.scope, None)
+                decisions += self._work([self._reaction(block, node.scope, None)])
             elif node.state is NodeState.RUNNING or node.wake_at_us is None or node.wake_at_us <= self._now_us():
                 decisions.append(RunStep(block, node))
         if not active:
-            decisions += self._root_done(None)
+            decisions += self._work([self._root_done(None)])
         return decisions
 
     def ended(self, node: Node) -> list[Decision]:
         """What follows from the end of a node that `put` has taken over."""
-        parent = self._parent[node.block_id]
-        if parent is None:
-            return self._root_done(node)
-        return self._react(parent, _parent_scope(node.scope, parent.id), node)
+        return self._work([_Ended(node)])
 
     def cancel(self) -> list[Decision]:
         """End every active node as cancelled, deepest first, and the run with them."""
@@ -136,60 +150,81 @@ class Tree:
 
     # --- the walk ------------------------------------------------------------------------------
 
-    def _root_done(self, child: Node | None) -> list[Decision]:
-        done = () if child is not None else self._ended_children(self._blocks, "")
+    def _work(self, jobs: list[_Job]) -> list[Decision]:
+        """Do jobs depth first, in order, on a stack of its own: documents may be long and deep."""
         decisions: list[Decision] = []
-        for action in next_of_sequence(self._blocks, child, done, ""):
+        stack = list(reversed(jobs))
+        while stack:
+            job = stack.pop()
+            if isinstance(job, _Ended):
+                parent = self._parent[job.node.block_id]
+                if parent is None:
+                    stack.append(self._root_done(job.node))
+                else:
+                    stack.append(self._reaction(parent, _parent_scope(job.node.scope, parent.id), job.node))
+            elif job.block is None:
+                self._act_on_root(job, decisions, stack)
+            else:
+                self._act(job, decisions, stack)
+        return decisions
+
+    def _act_on_root(self, job: _Actions, decisions: list[Decision], stack: list[_Job]) -> None:
+        for action in job.actions:
             if isinstance(action, End):
                 decisions.append(Finished(action.state, action.failure))
             elif isinstance(action, StartChild):
-                decisions += self._start(action.block, action.scope)
-        return decisions
+                stack.append(self._begin(action))
 
-    def _start(self, block: Any, scope: str) -> list[Decision]:
-        node = self._nodes.get((scope, block.id)) or Node(scope, block.id, NodeState.PENDING)
-        actions = self._behaviour(block).start(block, self._context(node, ()))
-        return self._apply(block, node, actions)
+    def _act(self, job: _Actions, decisions: list[Decision], stack: list[_Job]) -> None:
+        """The first action of a job; what is left of the job waits below what the first one causes."""
+        if not job.actions:
+            return
+        action, rest = job.actions[0], job.actions[1:]
+        if rest:
+            stack.append(replace(job, actions=rest))
+        now_us = self._now_us()
+        key = (job.scope, job.block.id)
+        node = self._nodes.get(key) or Node(*key, NodeState.PENDING)
+        match action:
+            case RunHandler():
+                self._nodes[key] = node
+                decisions.append(RunStep(job.block, node))
+            case Remember(memo):
+                self._change(replace(_begun(node, now_us), memo=memo), decisions)
+            case StartChild():
+                if node.state is NodeState.PENDING:
+                    self._change(_begun(node, now_us), decisions)
+                stack.append(self._begin(action))
+            case End():
+                change = self._end(node, action, now_us)
+                decisions.append(change)
+                stack.append(_Ended(change.node))
 
-    def _react(self, block: Any, scope: str, child: Node | None) -> list[Decision]:
+    def _root_done(self, child: Node | None) -> _Actions:
+        done = () if child is not None else self._ended_children(self._blocks)
+        return _Actions(None, "", tuple(next_of_sequence(self._blocks, child, done, "")))
+
+    def _begin(self, child: StartChild) -> _Actions:
+        key = (child.scope, child.block.id)
+        node = self._nodes.get(key) or Node(*key, NodeState.PENDING)
+        actions = self._behaviour(child.block).start(child.block, self._context(node, ()))
+        return _Actions(child.block, child.scope, tuple(actions))
+
+    def _reaction(self, block: Any, scope: str, child: Node | None) -> _Actions:
         node = self._nodes[(scope, block.id)]
         behaviour = self._behaviour(block)
-        done = self._ended_children(behaviour.children(block), None)
-        return self._apply(block, node, behaviour.child_done(block, child, self._context(node, done)))
+        done = self._ended_children(behaviour.children(block))
+        actions = behaviour.child_done(block, child, self._context(node, done))
+        return _Actions(block, scope, tuple(actions))
 
-    def _apply(self, block: Any, node: Node, actions: Sequence[Action]) -> list[Decision]:
-        decisions: list[Decision] = []
-        now_us = self._now_us()
-        for action in actions:
-            match action:
-                case RunHandler():
-                    self._nodes[node.key] = node
-                    decisions.append(RunStep(block, node))
-                case Remember(memo):
-                    node = replace(self._begun(node, now_us), memo=memo)
-                    self._nodes[node.key] = node
-                    decisions.append(Changed(node))
-                case StartChild(child, scope):
-                    if node.state is NodeState.PENDING:
-                        node = self._begun(node, now_us)
-                        self._nodes[node.key] = node
-                        decisions.append(Changed(node))
-                    decisions += self._start(child, scope)
-                case End():
-                    change = self._end(node, action, now_us)
-                    decisions.append(change)
-                    decisions += self.ended(change.node)
-        return decisions
-
-    def _begun(self, node: Node, now_us: int) -> Node:
-        return replace(node, state=NodeState.RUNNING, started_at_us=node.started_at_us or now_us)
+    def _change(self, node: Node, decisions: list[Decision]) -> None:
+        self._nodes[node.key] = node
+        decisions.append(Changed(node))
 
     def _end(self, node: Node, action: End, now_us: int) -> Changed:
         move(NODE, node.state, action.state)
         error = action.failure.as_dict() if action.failure else None
-        ended = replace(
-            node, state=action.state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, error=error
-        )
+        ended = replace(node, state=action.state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, error=error)
         self._nodes[node.key] = ended
         return Changed(ended, action.output, action.has_output)
 
@@ -204,15 +239,16 @@ class Tree:
             raise Bug(f"a run with a {block.type} block was let in, although that is not built")
         return behaviour
 
-    def _ended_children(self, blocks: Sequence[Any], scope: str | None) -> list[Node]:
-        if scope is not None:
-            found = (self._nodes.get((scope, block.id)) for block in blocks)
-            return [node for node in found if node is not None and node.state in ENDED_NODES]
+    def _ended_children(self, blocks: Sequence[Any]) -> list[Node]:
         ids = {block.id for block in blocks}
         return [n for n in self._nodes.values() if n.block_id in ids and n.state in ENDED_NODES]
 
     def _has_active_child(self, block: Any, active: Sequence[Node]) -> bool:
         return any(self._parent[node.block_id] is block for node in active)
+
+
+def _begun(node: Node, now_us: int) -> Node:
+    return replace(node, state=NodeState.RUNNING, started_at_us=node.started_at_us or now_us)
 
 
 def _with_parents(blocks: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -1,0 +1,1 @@
+"""Handlers, the way out of the process, and the scripted provider."""
