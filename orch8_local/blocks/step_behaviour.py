@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from orch8_local.lang.jsontext import compact_json
+
 from orch8_local.blocks.base import Action, BlockContext, End, RunHandler, register
 from orch8_local.errors import ExpressionError
 from orch8_local.lang import expression
-from orch8_local.lang.jsontext import compact_json
 from orch8_local.lang.scope import Scope
 from orch8_local.model.outcome import Outcome
 from orch8_local.model.records import Failure, Node
@@ -62,7 +63,9 @@ def max_attempts(block: Any) -> int:
     return int(block.retry.max_attempts) if block.retry is not None else 1
 
 
-def retry_wait_ms(block: Any, outcome: Outcome, *, attempt: int, language: Scope, random: float) -> int | None:
+def retry_wait_ms(
+    block: Any, outcome: Outcome, *, attempt: int, language: Scope, random: float
+) -> int | None:
     """Milliseconds until the next execution, or None if this failure is final.
 
     attempt: executions so far, this one included. random: in [0, 1), for `retry.jitter`.

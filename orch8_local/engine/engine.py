@@ -252,7 +252,12 @@ class Engine:
             )
 
         state = await self._shared.transact(body, Transaction.LATE_ANSWER)
-        log.info("a late answer for effect %s: %s", receipt.id, outcome.outcome_class, extra={"action": "late_answer"})
+        log.info(
+            "a late answer for effect %s: %s",
+            receipt.id,
+            outcome.outcome_class,
+            extra={"action": "late_answer"},
+        )
         if state is InstanceState.SCHEDULED:
             self._scheduler.due(self._shared.now_us())
         self._tell(StepProgress(receipt.instance_id, receipt.scope, receipt.block_id, "late_answer"))
@@ -302,7 +307,12 @@ class Engine:
         except (StoreError, Bug, CommitUnknown):
             raise
         except Orch8Error as error:
-            refusal = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
+            refusal = {
+                "code": error.code,
+                "message": error.message,
+                "hint": error.hint,
+                "details": error.details,
+            }
             body = partial(self._refuse, command, {"error": refusal})
             await self._shared.transact(body, Transaction.COMMAND_REFUSED)
         else:

@@ -88,7 +88,9 @@ class Released:
 
 Guarded = Answered | Replay | Halted | Undone | Released
 
-_STOP = Outcome.ambiguous("the engine stopped before the answer came", rule="shutdown after the request began")
+_STOP = Outcome.ambiguous(
+    "the engine stopped before the answer came", rule="shutdown after the request began"
+)
 _EXPIRED = Outcome.not_sent(
     "timed out before anything was sent", rule="the step's time was over before the first byte"
 )
@@ -130,7 +132,8 @@ class Dispatch:
         self.phase = Phase.MARKING
         try:
             await self._shared.transact(
-                partial(t1_dispatch, self.receipt, self._shared.boot_id, self._shared.now_us), Transaction.T1_DISPATCH
+                partial(t1_dispatch, self.receipt, self._shared.boot_id, self._shared.now_us),
+                Transaction.T1_DISPATCH,
             )
         except BaseException as error:
             self.error = error
@@ -324,7 +327,9 @@ def t0_prepare(call: EffectCall, shared: Shared, tx: Tx) -> Gate | NewReceipt:
         return decision
     for old in decision.superseded:
         evidence = Evidence("superseded_before_send").as_dict()
-        receipts.shift(tx, old, old.state, R.ABANDONED, now_us=now_us, reason="superseded_before_send", evidence=evidence)
+        receipts.shift(
+            tx, old, old.state, R.ABANDONED, now_us=now_us, reason="superseded_before_send", evidence=evidence
+        )
     for old in decision.repeatable:
         close_repeatable(tx, old, now_us=now_us)
     new = new_receipt(call, shared.epoch, decision.attempt)
@@ -386,7 +391,11 @@ def t3_commit(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, boot_id: str, now
 
 def t3_abandon(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, now_us: int) -> None:
     """T3a, the ledger's part: it is proved that nothing happened. No state is skipped (product D4)."""
-    kind = "not_sent" if not dispatch.may_be_sent() or outcome.outcome_class == "not_sent" else "provider_rejected"
+    kind = (
+        "not_sent"
+        if not dispatch.may_be_sent() or outcome.outcome_class == "not_sent"
+        else "provider_rejected"
+    )
     evidence = Evidence(kind, note=outcome.message, facts=dict(outcome.evidence)).as_dict()
     state = _state_now(tx, dispatch)
     if state is R.DISPATCHED:
@@ -423,7 +432,9 @@ def t3_unknown(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, now_us: int) -> 
 def owner_gone(tx: Tx, receipt: Receipt, *, now_us: int) -> None:
     """A dispatch whose process is gone: nobody here knows what became of it."""
     evidence = Evidence("owner_gone", facts={"boot_id": receipt.boot_id}).as_dict()
-    receipts.shift(tx, receipt, R.DISPATCHED, R.UNKNOWN, now_us=now_us, reason="owner_gone", evidence=evidence)
+    receipts.shift(
+        tx, receipt, R.DISPATCHED, R.UNKNOWN, now_us=now_us, reason="owner_gone", evidence=evidence
+    )
 
 
 def close_repeatable(tx: Tx, receipt: Receipt, *, now_us: int) -> None:

@@ -58,7 +58,8 @@ def parse(arguments: Mapping[str, Json], actor: str) -> Resolution:
     target = TARGETS.get(str(arguments.get("target")))
     if target is None:
         raise InputError(
-            f"target {arguments.get('target')!r} is none of {', '.join(TARGETS)}", hint="choose what really happened"
+            f"target {arguments.get('target')!r} is none of {', '.join(TARGETS)}",
+            hint="choose what really happened",
         )
     then = arguments.get("then") or "resume"
     if then not in NEXT:
@@ -97,7 +98,7 @@ def check_evidence(resolution: Resolution) -> None:
     if target in HAPPENED:
         if not (has_note or resolution.provider_receipt_id or evidence.reference):
             raise InputError(
-                "the evidence is too thin: give the provider's receipt id, or a note of at least 20 characters",
+                "the evidence is too thin: give the provider's receipt id, or a note of 20 characters or more",
                 hint="--provider-receipt ID, or --evidence 'what was seen, where, and when'",
             )
         if not resolution.has_output:
@@ -109,7 +110,7 @@ def check_evidence(resolution: Resolution) -> None:
         if not has_note or not evidence.searched_for:
             raise InputError(
                 "the evidence is too thin: say where you looked, and what you searched for",
-                hint="--evidence 'where, when, by what' (20 characters) and --searched key,effect-id,hash,window",
+                hint="--evidence 'where, when, by what' (20 characters), --searched key,effect-id,hash,window",
             )
     elif not (evidence.reference or has_note or resolution.provider_receipt_id):
         raise InputError(
@@ -148,13 +149,16 @@ def resolve(tx: Tx, resolution: Resolution, *, max_attempts: int, now_us: int) -
     }
 
 
-def late_answer(tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, now_us: int) -> InstanceState | None:
-    """An answer that nobody waited for any more is evidence (11.4). Returns the run's new state, if it moved."""
+def late_answer(
+    tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, now_us: int
+) -> InstanceState | None:
+    """An answer that nobody waited for any more is evidence (11.4). Returns the run's new state if it moved."""
     receipt = receipts.get(tx, effect_id)
     settles = outcome.is_success or outcome.is_nothing_happened
     if receipt.state is R.UNKNOWN and settles:
         target = R.COMMITTED if outcome.is_success else R.ABANDONED
-        note = f"the answer came after the step had stopped waiting: {outcome.rule or outcome.message or 'success'}"
+        said = outcome.rule or outcome.message or "success"
+        note = f"the answer came after the step had stopped waiting: {said}"
         found = Resolution(
             effect_id=effect_id,
             target=target,
@@ -166,7 +170,9 @@ def late_answer(tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, 
         )
         result = resolve(tx, found, max_attempts=max_attempts, now_us=now_us)
         return InstanceState(result["instance_state"])
-    is_contradiction = receipt.state is R.ABANDONED and outcome.is_success and receipt.mode is not Mode.REPEATABLE
+    is_contradiction = (
+        receipt.state is R.ABANDONED and outcome.is_success and receipt.mode is not Mode.REPEATABLE
+    )
     events.append(
         tx,
         receipt.instance_id,
@@ -218,9 +224,11 @@ def _settle_step(
         _end(tx, instance, node, NodeState.COMPLETED, None, now_us)
     elif resolution.target is R.COMPENSATED:
         message = "the action was carried out and undone"
-        _fail(tx, instance, node, Failure("effect_compensated", message, node.block_id, (receipt.id,)), now_us)
+        _fail(
+            tx, instance, node, Failure("effect_compensated", message, node.block_id, (receipt.id,)), now_us
+        )
     elif resolution.then == "resume" and node.attempt >= max_attempts:
-        message = f"it did not happen (effect {receipt.id}), and the step may be executed {max_attempts} time(s) in all"
+        message = f"it did not happen (effect {receipt.id}); the step may be executed {max_attempts} time(s) in all"
         _fail(tx, instance, node, Failure("step_failed", message, node.block_id, (receipt.id,)), now_us)
 
 
@@ -240,7 +248,9 @@ def _fail(tx: Tx, instance: Instance, node: Node, failure: Failure, now_us: int)
     _end(tx, instance, node, NodeState.FAILED, failure, now_us)
 
 
-def _end(tx: Tx, instance: Instance, node: Node, state: NodeState, failure: Failure | None, now_us: int) -> None:
+def _end(
+    tx: Tx, instance: Instance, node: Node, state: NodeState, failure: Failure | None, now_us: int
+) -> None:
     error = failure.as_dict() if failure else None
     ended = replace(node, state=state, waiting_for=None, wake_at_us=None, error=error, ended_at_us=now_us)
     instances.put_node(tx, instance.id, ended)

@@ -52,7 +52,12 @@ class Runner:
     """Executes one claimed run."""
 
     def __init__(
-        self, shared: Shared, guard: Guard, steps: StepExecutor, definition: SequenceDefinition, loaded: Loaded
+        self,
+        shared: Shared,
+        guard: Guard,
+        steps: StepExecutor,
+        definition: SequenceDefinition,
+        loaded: Loaded,
     ) -> None:
         self._shared = shared
         self._guard = guard
@@ -62,10 +67,12 @@ class Runner:
         self.parked_until_us: int | None = None
         self.final_state: InstanceState | None = None
         self._outputs: dict[str, Json] = {
-            row.block_id: row.output for row in loaded.outputs if row.kind in ("result", "error", "gate", "marker")
+            row.block_id: row.output
+            for row in loaded.outputs
+            if row.kind in ("result", "error", "gate", "marker")
         }
         self._state = loaded.state
-        self._runtime = {
+        self._runtime: dict[str, Any] = {
             "instance_id": self.instance.id,
             "run_id": self.instance.run_id,
             "attempt": 0,
@@ -119,7 +126,9 @@ class Runner:
             done, active = await asyncio.wait(active, return_when=asyncio.FIRST_COMPLETED)
             runnable = []
             for n_left, task in zip(reversed(range(len(done))), done, strict=True):
-                runnable += await self._end(task.result(), is_alone=not active and not n_left and not runnable)
+                runnable += await self._end(
+                    task.result(), is_alone=not active and not n_left and not runnable
+                )
 
     async def _end(self, result: StepResult, *, is_alone: bool) -> list[RunStep]:
         """Write the end of one step and what follows; return what is to be run next."""
@@ -161,7 +170,12 @@ class Runner:
         return [] if finished is not None else runnable
 
     def _body(
-        self, result: StepResult | None, changed: Sequence[Changed], finished: Finished | None, is_stopping: bool, tx: Tx
+        self,
+        result: StepResult | None,
+        changed: Sequence[Changed],
+        finished: Finished | None,
+        is_stopping: bool,
+        tx: Tx,
     ) -> None:
         now_us = self._shared.now_us()
         n_ended = len(changed)
@@ -185,7 +199,9 @@ class Runner:
         node = result.node
         instances.put_node(tx, self.instance.id, node)
         if result.has_output:
-            is_there = result.is_replay and instances.has_result(tx, self.instance.id, node.scope, node.block_id)
+            is_there = result.is_replay and instances.has_result(
+                tx, self.instance.id, node.scope, node.block_id
+            )
             if not is_there:
                 self._put_result(tx, node, result.output, result.effect_id, now_us)
         if result.row is not None:
@@ -251,7 +267,9 @@ class Runner:
 
     def _stop(self, tx: Tx, result: StepResult | None, now_us: int) -> None:
         """Nothing can run now: wait for the earliest timer, or stop for a resolution."""
-        blocked = [n for n in self._tree.nodes() if n.state is NodeState.WAITING and n.waiting_for == "effect"]
+        blocked = [
+            n for n in self._tree.nodes() if n.state is NodeState.WAITING and n.waiting_for == "effect"
+        ]
         if blocked:
             failure = result.failure if result is not None and result.failure is not None else None
             failure = failure or Failure.from_dict(blocked[0].error)
@@ -266,7 +284,12 @@ class Runner:
         if wake_at_us is None:
             raise Bug(f"run {self.instance.id} has nothing to run and nothing to wait for")
         instances.move_instance(
-            tx, self.instance, InstanceState.RUNNING, InstanceState.WAITING, now_us=now_us, due_at_us=wake_at_us
+            tx,
+            self.instance,
+            InstanceState.RUNNING,
+            InstanceState.WAITING,
+            now_us=now_us,
+            due_at_us=wake_at_us,
         )
         self.parked_until_us = wake_at_us
 
@@ -320,8 +343,12 @@ class Runner:
 
     def _tell(self, result: StepResult) -> None:
         node = result.node
-        phase = "blocked" if result.failure is not None else _PHASES.get(node.state, node.waiting_for or "ended")
-        message = str((node.error or {}).get("message", "")) or str((result.row or ("", {}))[1].get("error", ""))
+        phase = (
+            "blocked" if result.failure is not None else _PHASES.get(node.state, node.waiting_for or "ended")
+        )
+        message = str((node.error or {}).get("message", "")) or str(
+            (result.row or ("", {}))[1].get("error", "")
+        )
         self._shared.progress(
             StepProgress(
                 self.instance.id,

@@ -21,7 +21,8 @@ class Command:
       start         {"document": text | null, "name": str | null, "version": int | null, "source": str,
                      "data": json, "config": json, "key": str | null, "priority": int}
                     -> {"instance_id", "is_replayed": bool}
-      add_sequence  {"document": text, "source": str, "strict": bool} -> {"name", "version", "sha256", "is_new"}
+      add_sequence  {"document": text, "source": str, "strict": bool}
+                    -> {"name", "version", "sha256", "is_new"}
       cancel        {"instance_id", "reason"} -> {"instance_id", "state"}
       retry         {"instance_id"} -> {"instance_id", "state"}
       resolve       {"effect_id", "target": committed|verified|abandoned|compensated, "evidence": {...},

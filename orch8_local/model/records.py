@@ -265,7 +265,9 @@ def rfc3339(at_us: int) -> str:
     seconds, micros = divmod(rest_us, 1_000_000)
     hours, seconds = divmod(seconds, 3600)
     minutes, seconds = divmod(seconds, 60)
-    return f"{min(year, 9999):04d}-{month:02d}-{day:02d}T{hours:02d}:{minutes:02d}:{seconds:02d}.{micros:06d}Z"
+    return (
+        f"{min(year, 9999):04d}-{month:02d}-{day:02d}T{hours:02d}:{minutes:02d}:{seconds:02d}.{micros:06d}Z"
+    )
 
 
 def _civil(days: int) -> tuple[int, int, int]:

@@ -92,7 +92,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody has to be woken: there is one thread."""
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override] # noqa: ARG002
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """Refused: a thread would decide what the seed should."""
         raise AssertionError(f"{func!r} wants a thread, which a simulated loop does not have")
 

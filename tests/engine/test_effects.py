@@ -12,7 +12,18 @@ from orch8_local.engine.api import Command
 from orch8_local.engine.engine import Engine
 from orch8_local.engine.shared import EngineLimits
 from orch8_local.errors import Conflict, InputError, NotAllowed
-from tests.engine.outside import RETRY, Outside, document, engine_on, resolve, results, run, start, states, step
+from tests.engine.outside import (
+    RETRY,
+    Outside,
+    document,
+    engine_on,
+    resolve,
+    results,
+    run,
+    start,
+    states,
+    step,
+)
 
 
 async def test_a_confirmed_action_is_one_committed_receipt_with_the_output(tmp_path: Path) -> None:
@@ -36,7 +47,9 @@ async def test_an_ambiguous_outcome_is_never_retried(tmp_path: Path) -> None:
         instance = await run(engine, document(step("a", retry=RETRY), step("b")))
         assert (instance.state, instance.is_blocked) == ("failed", True)
         assert instance.failure is not None
-        assert instance.failure.effect_ids == tuple(r.id for r in (await engine.views.instance(instance.id)).receipts)
+        assert instance.failure.effect_ids == tuple(
+            r.id for r in (await engine.views.instance(instance.id)).receipts
+        )
         assert await states(engine, instance.id) == ["unknown"]
         assert outside.n_calls == 1
 
@@ -92,7 +105,9 @@ async def test_resolving_as_committed_goes_on_with_the_given_output(tmp_path: Pa
         assert await states(engine, done.id) == ["committed", "committed"]
 
 
-async def test_resolving_as_abandoned_then_retry_sends_exactly_one_more_with_the_same_key(tmp_path: Path) -> None:
+async def test_resolving_as_abandoned_then_retry_sends_exactly_one_more_with_the_same_key(
+    tmp_path: Path,
+) -> None:
     """'It did not happen, try again' sends one more attempt of the same intent under the same key."""
     outside = Outside("lost", "ok")
     async with engine_on(tmp_path / "db", outside) as engine:
@@ -136,7 +151,9 @@ async def test_resolving_with_stay_leaves_the_run_stopped_until_a_retry(tmp_path
     async with engine_on(tmp_path / "db", outside) as engine:
         blocked = await run(engine, document(step("a")))
         assert blocked.failure is not None
-        await resolve(engine, blocked.failure.effect_ids[0], "committed", output=1, has_output=True, then="stay")
+        await resolve(
+            engine, blocked.failure.effect_ids[0], "committed", output=1, has_output=True, then="stay"
+        )
         stopped = await engine.wait_until_stopped(blocked.id)
         assert (stopped.state, stopped.is_blocked) == ("failed", False)
         await engine.submit(Command("r", "retry", {"instance_id": blocked.id}))
@@ -164,7 +181,9 @@ async def test_a_resolution_without_evidence_is_refused(
         assert blocked.failure is not None
         effect_id = blocked.failure.effect_ids[0]
         with pytest.raises(InputError):
-            await engine.submit(Command("x", "resolve", {"effect_id": effect_id, "target": target, **arguments}))
+            await engine.submit(
+                Command("x", "resolve", {"effect_id": effect_id, "target": target, **arguments})
+            )
         assert (await engine.views.effect(effect_id)).state == "unknown"
 
 
@@ -221,7 +240,7 @@ async def test_a_late_answer_after_a_resolution_is_a_contradiction_on_the_timeli
     async with engine_on(tmp_path / "db", outside) as engine:
         instance_id = await start(engine, document(step("a", timeout=20)))
         await outside.is_hanging.wait()
-        while not (await states(engine, instance_id)) == ["unknown"]:
+        while await states(engine, instance_id) != ["unknown"]:
             await asyncio.sleep(0)
         effect_id = (await engine.views.instance(instance_id)).receipts[0].id
         await resolve(engine, effect_id, "abandoned", then="stay")
