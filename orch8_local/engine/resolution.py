@@ -98,7 +98,7 @@ def check_evidence(resolution: Resolution) -> None:
     if target in HAPPENED:
         if not (has_note or resolution.provider_receipt_id or evidence.reference):
             raise InputError(
-                "the evidence is too thin: give the provider's receipt id, or a note of 20 characters or more",
+                "the evidence is too thin: give the provider's receipt id, or 20 characters of a note",
                 hint="--provider-receipt ID, or --evidence 'what was seen, where, and when'",
             )
         if not resolution.has_output:
@@ -110,7 +110,7 @@ def check_evidence(resolution: Resolution) -> None:
         if not has_note or not evidence.searched_for:
             raise InputError(
                 "the evidence is too thin: say where you looked, and what you searched for",
-                hint="--evidence 'where, when, by what' (20 characters), --searched key,effect-id,hash,window",
+                hint="--evidence 'where, when, by what' (20 characters) --searched key,effect-id,hash,window",
             )
     elif not (evidence.reference or has_note or resolution.provider_receipt_id):
         raise InputError(
@@ -152,7 +152,7 @@ def resolve(tx: Tx, resolution: Resolution, *, max_attempts: int, now_us: int) -
 def late_answer(
     tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, now_us: int
 ) -> InstanceState | None:
-    """An answer that nobody waited for any more is evidence (11.4). Returns the run's new state if it moved."""
+    """An answer that nobody waited for any more is evidence (11.4). Returns the run's new state, if any."""
     receipt = receipts.get(tx, effect_id)
     settles = outcome.is_success or outcome.is_nothing_happened
     if receipt.state is R.UNKNOWN and settles:
@@ -228,7 +228,7 @@ def _settle_step(
             tx, instance, node, Failure("effect_compensated", message, node.block_id, (receipt.id,)), now_us
         )
     elif resolution.then == "resume" and node.attempt >= max_attempts:
-        message = f"it did not happen (effect {receipt.id}); the step may be executed {max_attempts} time(s) in all"
+        message = f"it did not happen (effect {receipt.id}); at most {max_attempts} execution(s)"
         _fail(tx, instance, node, Failure("step_failed", message, node.block_id, (receipt.id,)), now_us)
 
 

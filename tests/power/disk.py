@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from random import Random  # noqa: TID251 - seeded: the number of a state is its recipe
+from random import Random
 
 from tests.power.trace import Name, Operation, SyncBegun, SyncEnded, Truncate, Write
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random  # noqa: TID251 - seeded: the number of a state is its recipe
+from random import Random
 from tempfile import mkdtemp
 
 from orch8_local.testing.invariants import Violation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random  # noqa: TID251 - seeded
+from random import Random
 
 import pytest
 
