@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None, print_blob=True)
+settings.load_profile("untimed")
 
 FIGURE = "figure"
 """A test shows a figure by `record_property(FIGURE, "300 kills, 0 violations")`; workers hand it on."""

@@ -1,0 +1,1 @@
+"""Speed and its price, measured by hand: `python -m benchmarks`. Never asserted in a test."""
