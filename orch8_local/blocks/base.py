@@ -101,9 +101,7 @@ def built_types() -> list[str]:
     return sorted(_behaviours)
 
 
-def next_of_sequence(
-    blocks: Sequence[Any], child: Node | None, done: Sequence[Node], scope: str
-) -> Sequence[Action]:
+def next_of_sequence(blocks: Sequence[Any], child: Node | None, done: Sequence[Node], scope: str) -> Sequence[Action]:
     """One move of a sequential body: the next block, or the end (execution-semantics 3.5 [LOCAL]).
 
     A failed or cancelled child ends the body with its state; a skipped one counts as done.

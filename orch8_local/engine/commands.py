@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from orch8_local.blocks.step_behaviour import max_attempts
+from orch8_local.blocks.step import max_attempts
 from orch8_local.engine import resolution
 from orch8_local.engine.api import Command
 from orch8_local.engine.built import check_built

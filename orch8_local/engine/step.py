@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from orch8_local.blocks.step_behaviour import retry_wait_ms
+from orch8_local.blocks.step import retry_wait_ms
 from orch8_local.engine.api import StepProgress
 from orch8_local.engine.guard import (
     Answered,

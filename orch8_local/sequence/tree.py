@@ -118,29 +118,21 @@ class Tree:
     def next_wake_us(self) -> int | None:
         """The earliest moment at which a waiting node becomes runnable."""
         times = [
-            n.wake_at_us
-            for n in self._nodes.values()
-            if n.state is NodeState.WAITING and n.wake_at_us is not None
+            n.wake_at_us for n in self._nodes.values() if n.state is NodeState.WAITING and n.wake_at_us is not None
         ]
         return min(times, default=None)
 
     def resume(self) -> list[Decision]:
         """What to do after a claim: run what was running or is due, and react where a reaction is owed."""
         decisions: list[Decision] = []
-        active = [
-            n for n in self._nodes.values() if n.state not in ENDED_NODES and n.state is not NodeState.PENDING
-        ]
+        active = [n for n in self._nodes.values() if n.state not in ENDED_NODES and n.state is not NodeState.PENDING]
         for node in active:
             block = self._block[node.block_id]
             if self._has_active_child(block, active):
                 continue
             if self._behaviour(block).children(block):
                 decisions += self._work([self._reaction(block, node.scope, None)])
-            elif (
-                node.state is NodeState.RUNNING
-                or node.wake_at_us is None
-                or node.wake_at_us <= self._now_us()
-            ):
+            elif node.state is NodeState.RUNNING or node.wake_at_us is None or node.wake_at_us <= self._now_us():
                 decisions.append(RunStep(block, node))
         if not active:
             decisions += self._work([self._root_done(None)])
@@ -154,9 +146,7 @@ class Tree:
         """End every active node as cancelled, deepest first, and the run with them."""
         decisions: list[Decision] = []
         now_us = self._now_us()
-        active = [
-            n for n in self._nodes.values() if n.state not in ENDED_NODES and n.state is not NodeState.PENDING
-        ]
+        active = [n for n in self._nodes.values() if n.state not in ENDED_NODES and n.state is not NodeState.PENDING]
         for node in reversed(active):
             block = self._block[node.block_id]
             for action in self._behaviour(block).cancel(block, self._context(node, ())):
@@ -241,9 +231,7 @@ class Tree:
     def _end(self, node: Node, action: End, now_us: int) -> Changed:
         move(NODE, node.state, action.state)
         error = action.failure.as_dict() if action.failure else None
-        ended = replace(
-            node, state=action.state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, error=error
-        )
+        ended = replace(node, state=action.state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, error=error)
         self._nodes[node.key] = ended
         return Changed(ended, action.output, action.has_output)
 

@@ -1,4 +1,4 @@
-"""How a step behaves: its guard (`when`), and whether a failure is retried and when. Pure.
+"""A step: its shape in a document, its guard, and whether a failure is retried and when. Pure.
 
 The handler itself is called by the engine. The easy mistake: letting an unknown outcome reach
 `retry_wait_ms`. Only what is proved not to have happened, or was declared repeatable, is retried;
@@ -8,20 +8,83 @@ the engine asks for nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from orch8_local.lang.jsontext import compact_json
-
 from orch8_local.blocks.base import Action, BlockContext, End, RunHandler, register
+from orch8_local.blocks.block import Block, block_shape
+from orch8_local.blocks.kinds import AnyJson, Condition, Duration, Flag, JsonObject, Shape, TemplateText, Text
+from orch8_local.blocks.parts import (
+    Compensation,
+    ContextAccess,
+    DeadlineBreach,
+    Delay,
+    Effect,
+    Retry,
+    SendWindow,
+    WaitForInput,
+)
+from orch8_local.blocks.shape import Place, part
 from orch8_local.errors import ExpressionError
 from orch8_local.lang import expression
+from orch8_local.lang.jsontext import text_of
 from orch8_local.lang.scope import Scope
 from orch8_local.model.outcome import Outcome
 from orch8_local.model.records import Failure, Node
 from orch8_local.model.states import NodeState
 
 Json = Any
+
+
+@block_shape
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Block):
+    """Calls one handler (sequence-format 4.1). Times in milliseconds."""
+
+    type = "step"
+    WRITTEN_AS_NULL = frozenset({"params", "delay", "retry"})
+
+    handler: str = part(Text(empty="step.handler_empty", blank="step.handler_empty"))
+    params: Json = part(AnyJson(has_templates=True), default=None)
+    when: str | None = part(Condition(), default=None)
+    delay: Delay | None = part(Shape(Delay), default=None)
+    send_window: SendWindow | None = part(Shape(SendWindow), default=None)
+    rate_limit_key: str | None = part(Text(), default=None)
+    wait_for_input: WaitForInput | None = part(Shape(WaitForInput), default=None)
+    retry: Retry | None = part(Shape(Retry), default=None)
+    timeout: int | None = part(Duration(small=True), default=None)
+    deadline: int | None = part(Duration(small=True), default=None)
+    on_deadline_breach: DeadlineBreach | None = part(Shape(DeadlineBreach), default=None)
+    fallback_handler: str | None = part(Text(), default=None)
+    cache_key: str | None = part(TemplateText(), default=None)
+    context_access: ContextAccess | None = part(Shape(ContextAccess), default=None)
+    output_schema: dict[str, Json] | None = part(JsonObject(is_schema=True), default=None)
+    cancellable: bool = part(Flag(), default=True)
+    queue_name: str | None = part(Text(), default=None)
+    compensation: Compensation | None = part(Shape(Compensation), default=None)
+    effect: Effect | None = part(Shape(Effect), default=None)
+
+    def check(self, place: Place) -> None:
+        """What does not fit together within one step."""
+        if self.compensation is not None and self.id in self.compensation.depends_on:
+            place.at("compensation").at("depends_on").fault("compensation.itself", f"{self.id!r} names itself")
+        if self.effect is not None and self.effect.mode == "idempotent" and self.effect.key is None:
+            message = f"step {self.id!r} is declared idempotent, but no 'key' is sent with it"
+            hint = 'add "key" to "effect", or take "mode" out'
+            place.at("effect").fault("effect.key_missing", message, suggestion=hint)
+        self._doubts(place)
+
+    def _doubts(self, place: Place) -> None:
+        if self.timeout is not None and self.deadline is not None and self.timeout > self.deadline:
+            message = "'timeout' is longer than 'deadline'"
+            place.at("timeout").fault("step.timeout", message, is_warning=True)
+        if self.on_deadline_breach is not None and self.deadline is None:
+            message = "'on_deadline_breach' without a 'deadline' is never called"
+            place.at("on_deadline_breach").fault("step.deadline", message, is_warning=True)
+        if self.fallback_handler == self.handler:
+            message = "'fallback_handler' is the handler itself"
+            place.at("fallback_handler").fault("step.fallback", message, is_warning=True)
+
 
 LONGEST_WAIT_MS = 10 * 365 * 86_400_000
 """A back-off beyond ten years is cut to it: the sum must stay a date that people can read."""
@@ -63,9 +126,7 @@ def max_attempts(block: Any) -> int:
     return int(block.retry.max_attempts) if block.retry is not None else 1
 
 
-def retry_wait_ms(
-    block: Any, outcome: Outcome, *, attempt: int, language: Scope, random: float
-) -> int | None:
+def retry_wait_ms(block: Any, outcome: Outcome, *, attempt: int, language: Scope, random: float) -> int | None:
     """Milliseconds until the next execution, or None if this failure is final.
 
     attempt: executions so far, this one included. random: in [0, 1), for `retry.jitter`.
@@ -100,7 +161,7 @@ def _wants_retry(retry: Any, outcome: Outcome, language: Scope) -> bool:
     codes = retry.non_retryable_codes or ()
     if details is not None and codes:
         for name in ("error_code", "code", "status"):
-            if name in details and _code_text(details[name]) in codes:
+            if name in details and text_of(details[name]) in codes:
                 return False
     if retry.retry_if is None:
         return True
@@ -110,7 +171,3 @@ def _wants_retry(retry: Any, outcome: Outcome, language: Scope) -> bool:
     data: Mapping[str, Json] = language.data if isinstance(language.data, dict) else {}
     scope = replace(language, data={**data, "_error": error}, outputs={})
     return expression.truthy(expression.evaluate_lenient(retry.retry_if, scope))
-
-
-def _code_text(value: Json) -> str:
-    return value if isinstance(value, str) else compact_json(value)

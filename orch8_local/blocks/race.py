@@ -1,0 +1,29 @@
+"""The first branch wins (sequence-format 4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orch8_local.blocks.block import Block, Blocks, block_shape
+from orch8_local.blocks.kinds import ListOf, OneOf
+from orch8_local.blocks.shape import Place, part
+
+
+@block_shape
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race(Block):
+    """The first branch that drains wins, the others are cancelled."""
+
+    type = "race"
+
+    branches: tuple[tuple[Block, ...], ...] = part(ListOf(Blocks(), low=1, high=256, code="branches.count"))
+    semantics: str | None = part(OneOf(("first_to_resolve", "first_to_succeed")), default=None)
+
+    def check(self, place: Place) -> None:
+        """A race has runners, and says what winning is."""
+        if len(self.branches) < 2:
+            place.at("branches").fault("race.single", "a race with one branch is no race", is_warning=True)
+        if self.semantics is None:
+            message = "without 'semantics' the first branch that ends wins, even if it failed"
+            hint = 'say which is meant: "first_to_succeed" or "first_to_resolve"'
+            place.fault("race.semantics", message, suggestion=hint, is_warning=True)

@@ -1,0 +1,33 @@
+"""Actions, each with the way to undo it (sequence-format 4.11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orch8_local.blocks.block import Block, OneBlock, block_shape
+from orch8_local.blocks.kinds import ListOf, Shape, Text
+from orch8_local.blocks.shape import Object, Place, part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaStep(Object):
+    """One action and its compensation. Its id shares the space of block ids."""
+
+    id: str = part(Text(empty="block.id_empty"))
+    action: Block = part(OneBlock())
+    compensation: Block | None = part(OneBlock(), default=None)
+
+
+@block_shape
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saga(Block):
+    """Runs the actions in order; after a failure undoes those before it, last first, and fails."""
+
+    type = "saga"
+
+    steps: tuple[SagaStep, ...] = part(ListOf(Shape(SagaStep)))
+
+    def check(self, place: Place) -> None:
+        """An empty saga does nothing."""
+        if not self.steps:
+            place.at("steps").fault("saga.empty", "this saga has no steps", is_warning=True)

@@ -1,0 +1,349 @@
+"""Strict JSON with places: the value, and where in the text every part of it stands.
+
+Reads with a stack of its own, so depth never meets Python's recursion limit. Finds all duplicate
+keys, lone surrogates and impossible numbers in one go and stops only at the first fault after which
+nothing more can be understood. Source: sequence-format 1. The easy mistake: Python's `json`, which
+takes `NaN`, lone surrogates and duplicate keys.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from orch8_local.errors import Problem, SequenceInvalid
+
+Json = Any
+
+MAX_DEPTH = 200
+"""Levels of arrays and objects; deeper text is refused. Beyond PORTABLE_DEPTH a server refuses it."""
+PORTABLE_DEPTH = 127
+_LONGEST_INTEGER = 4000
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+]?[A-Za-z0-9_.]+|.", re.DOTALL)
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(slots=True)
+class JsonSource:
+    """A parsed text. places: JSON pointer -> (offset of the value, offset of its key or -1)."""
+
+    text: str
+    value: Json = None
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    depth: int = 0
+    _line_starts: list[int] = field(default_factory=list)
+
+    @property
+    def is_readable(self) -> bool:
+        """True if the text is one JSON value, whatever else is wrong with it."""
+        return "" in self.places and not any(p.code in _FATAL for p in self.problems)
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Both from 1, in characters."""
+        if not self._line_starts:
+            self._line_starts = [0, *(m.end() for m in re.finditer("\n", self.text))]
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def place(self, pointer: str, *, is_key: bool = False, index: int | None = None) -> tuple[int, int]:
+        """Line and column of a value, of its key, or of character `index` of a string; the nearest known
+        place for a pointer that leads nowhere."""
+        while pointer and pointer not in self.places:
+            pointer = pointer.rpartition("/")[0]
+        at, key_at = self.places.get(pointer, (0, -1))
+        if is_key and key_at >= 0:
+            at = key_at
+        elif index is not None and self.text[at : at + 1] == '"':
+            at = self._character(at + 1, index)
+        return self.line_and_column(at)
+
+    def _character(self, at: int, index: int) -> int:
+        """The offset of the character `index` of the string whose first character is at `at`."""
+        for _ in range(index):
+            if self.text[at : at + 1] in ('"', ""):
+                break
+            if self.text[at] != "\\":
+                at += 1
+            elif self.text[at + 1 : at + 2] != "u":
+                at += 2
+            else:
+                is_pair = self.text[at + 2 : at + 4].lower() in ("d8", "d9", "da", "db")
+                at += 12 if is_pair and self.text[at + 6 : at + 8] == "\\u" else 6
+        return at
+
+
+class _Stop(Exception):
+    """Nothing after this place can be understood."""
+
+
+_FATAL = frozenset({"json.syntax", "json.empty", "json.depth", "json.encoding", "json.trailing"})
+
+
+def parse_json(text: str | bytes) -> JsonSource:
+    """Parse; never raises. What is wrong is in `problems`, in the order of the text."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            source = JsonSource(error.object[: error.start].decode("utf-8"))
+            line, column = source.line_and_column(len(source.text))
+            message = f"the text is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
+            problem = Problem("json.encoding", message, line=line, column=column, suggestion="save it as UTF-8")
+            source.problems.append(problem)
+            return source
+    reader = _Reader(text)
+    with suppress(_Stop):
+        reader.read()
+    return reader.source
+
+
+def loads_strict(text: str, source: str = "input") -> Json:
+    """The value of a JSON text; SequenceInvalid with `source:line:column` for the first thing wrong."""
+    parsed = parse_json(text)
+    if parsed.problems:
+        raise SequenceInvalid(parsed.problems, source=source)
+    return parsed.value
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.source = JsonSource(text)
+        self._text = text
+        self._at = 0
+
+    def read(self) -> None:
+        """The whole text."""
+        if self._text.startswith("\ufeff"):
+            self._problem("json.bom", "the text begins with a byte order mark", 0, "save it as UTF-8 without BOM")
+            self._at = 1
+        self._skip()
+        if self._at >= len(self._text):
+            raise self._stop("json.empty", "there is no JSON in it", 'a sequence is an object: {"name": …}')
+        self.source.value = self._value()
+        self._skip()
+        if self._at < len(self._text):
+            raise self._stop("json.trailing", f"{self._word()!r} follows the end of the JSON value", None)
+
+    # --- structure, without recursion ----------------------------------------------------------
+
+    def _value(self) -> Json:
+        """One value and all below it. `open_` holds (container, pointer) of what is not yet closed."""
+        open_: list[tuple[Any, str]] = []
+        pointer, key_at = "", -1
+        while True:
+            self._skip()
+            self.source.places.setdefault(pointer, (self._at, key_at))
+            value, is_open = self._begin_value()
+            self._attach(open_, pointer, value)
+            if is_open:
+                open_.append((value, pointer))
+                self.source.depth = max(self.source.depth, len(open_))
+                if len(open_) > MAX_DEPTH:
+                    raise self._stop("json.depth", f"nested more than {MAX_DEPTH} levels deep", "flatten it")
+            elif not open_:
+                return value
+            following = self._following(open_, is_first=is_open)
+            if following is None:
+                return self._root
+            pointer, key_at = following
+
+    _root: Json = None
+
+    def _attach(self, open_: list[tuple[Any, str]], pointer: str, value: Json) -> None:
+        if not open_:
+            self._root = value
+            return
+        container, _ = open_[-1]
+        if isinstance(container, list):
+            container.append(value)
+        else:
+            container[self._key] = value
+
+    _key = ""
+
+    def _following(self, open_: list[tuple[Any, str]], *, is_first: bool) -> tuple[str, int] | None:
+        """Where the next value goes: (pointer, offset of its key), or None after the last bracket."""
+        while open_:
+            container, pointer = open_[-1]
+            closing = "]" if isinstance(container, list) else "}"
+            self._skip()
+            if self._peek() == closing:
+                self._at += 1
+                open_.pop()
+                is_first = False
+                continue
+            if not is_first:
+                self._comma(closing)
+            if isinstance(container, list):
+                return f"{pointer}/{len(container)}", -1
+            return self._member(container, pointer)
+        return None
+
+    def _comma(self, closing: str) -> None:
+        if self._peek() != ",":
+            what = "end of the text" if self._at >= len(self._text) else repr(self._word())
+            raise self._stop("json.syntax", f"expected ',' or '{closing}', found {what}", None)
+        comma_at = self._at
+        self._at += 1
+        self._skip()
+        if self._peek() in "]}" and self._peek():
+            self._at = comma_at
+            raise self._stop("json.syntax", "a comma before the closing bracket", "take the comma out")
+
+    def _member(self, container: dict[str, Json], pointer: str) -> tuple[str, int]:
+        key_at = self._at
+        if self._peek() != '"':
+            found = "the end of the text" if self._at >= len(self._text) else repr(self._word())
+            hint = "a key stands in double quotes"
+            raise self._stop("json.syntax", f"expected a key in double quotes, found {found}", hint)
+        key = self._string()
+        self._skip()
+        if self._peek() != ":":
+            raise self._stop("json.syntax", f"expected ':' after the key {key!r}", None)
+        self._at += 1
+        path = f"{pointer}/{escaped(key)}"
+        if key in container:
+            first = self.source.line_and_column(self.source.places[path][1])
+            message = f"the key {key!r} stands here for the second time; the first is in line {first[0]}"
+            self._problem("json.duplicate_key", message, key_at, "take one of the two out")
+        self._key = key
+        return path, key_at
+
+    # --- scalars -------------------------------------------------------------------------------
+
+    def _begin_value(self) -> tuple[Json, bool]:
+        """(value, True if it is a container that has just been opened)."""
+        character = self._peek()
+        if character == "{":
+            self._at += 1
+            return {}, True
+        if character == "[":
+            self._at += 1
+            return [], True
+        if character == '"':
+            return self._string(), False
+        number = _NUMBER.match(self._text, self._at)
+        if number is not None:
+            return self._number(number), False
+        word = self._word()
+        if word in _CONSTANTS:
+            self._at += len(word)
+            return _CONSTANTS[word], False
+        raise self._no_value(word)
+
+    def _no_value(self, word: str) -> _Stop:
+        if not word:
+            return self._stop("json.syntax", "the text ends where a value is expected", "is the file complete?")
+        hints = {
+            "'": "text stands in double quotes",
+            "/": "JSON has no comments",
+            "#": "JSON has no comments",
+            "True": "write true",
+            "False": "write false",
+            "None": "write null",
+            "]": "take the comma before it out",
+            "}": "take the comma before it out",
+        }
+        if word.lower().lstrip("+-") in ("nan", "infinity", "inf"):
+            return self._stop("json.syntax", f"{word} is not JSON", "write null or a number")
+        hint = hints.get(word) or ("text stands in double quotes" if word[0].isalpha() else None)
+        return self._stop("json.syntax", f"expected a value, found {word!r}", hint)
+
+    def _number(self, found: re.Match[str]) -> int | float:
+        text, at = found.group(), self._at
+        self._at = found.end()
+        after = self._text[self._at : self._at + 1]
+        if after and (after.isalnum() or after in "._+"):
+            self._at = at
+            raise self._stop("json.syntax", f"{self._word()!r} is not a number", "numbers look like 12, -0.5 or 1e3")
+        if found.group(1) is None and found.group(2) is None:
+            if len(text) > _LONGEST_INTEGER:
+                self._problem("json.number", f"a number of {len(text)} digits is too long", at, "write it as text")
+                return 0
+            return -0.0 if text == "-0" else int(text)
+        number = float(text)
+        if not math.isfinite(number):
+            self._problem("json.number", f"{text} is too large for a number", at, "the largest is about 1.8e308")
+            return 0.0
+        return number
+
+    def _string(self) -> str:
+        start = self._at
+        self._at += 1
+        pieces: list[str] = []
+        while True:
+            plain = _PLAIN.match(self._text, self._at)
+            assert plain is not None
+            pieces.append(plain.group())
+            self._at = plain.end()
+            character = self._peek()
+            if character == '"':
+                self._at += 1
+                return self._paired("".join(pieces), start)
+            if character == "\\":
+                pieces.append(self._escape())
+            elif not character:
+                self._at = start
+                raise self._stop("json.syntax", "this text has no closing quote", 'add "')
+            else:
+                name = json.dumps(character)
+                raise self._stop("json.syntax", "a control character stands in a text", f"write it as {name}")
+
+    def _escape(self) -> str:
+        letter = self._text[self._at + 1 : self._at + 2]
+        if letter in _ESCAPES and letter:
+            self._at += 2
+            return _ESCAPES[letter]
+        digits = self._text[self._at + 2 : self._at + 6]
+        if letter != "u" or not re.fullmatch("[0-9a-fA-F]{4}", digits):
+            raise self._stop("json.syntax", f"'\\{letter}' is no escape", "a backslash is written \\\\")
+        self._at += 6
+        return chr(int(digits, 16))
+
+    def _paired(self, text: str, start: int) -> str:
+        """Surrogate pairs as the one character that they are; a lone one is a fault."""
+        if not re.search("[\ud800-\udfff]", text):
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._problem("json.surrogate", "a text holds half a character (a lone surrogate)", start, None)
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    # --- little things -------------------------------------------------------------------------
+
+    def _skip(self) -> None:
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None
+        self._at = space.end()
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _word(self) -> str:
+        found = _WORD.match(self._text, self._at)
+        return found.group()[:40] if found else ""
+
+    def _problem(self, code: str, message: str, at: int, suggestion: str | None) -> None:
+        line, column = self.source.line_and_column(at)
+        self.source.problems.append(Problem(code, message, line=line, column=column, suggestion=suggestion))
+
+    def _stop(self, code: str, message: str, suggestion: str | None) -> _Stop:
+        self._problem(code, message, self._at, suggestion)
+        return _Stop(message)
+
+
+def escaped(key: str) -> str:
+    """A key as a segment of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
