@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from orch8_local.engine.api import Command as Command
     from orch8_local.engine.engine import Engine as Engine
-    from orch8_local.engine.engine import EngineLimits as EngineLimits
+    from orch8_local.engine.shared import EngineLimits as EngineLimits
     from orch8_local.errors import Conflict as Conflict
     from orch8_local.errors import EffectBlocked as EffectBlocked
     from orch8_local.errors import EffectError as EffectError
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "orch8_local.engine.api": ("Command",),
-    "orch8_local.engine.engine": ("Engine", "EngineLimits"),
+    "orch8_local.engine.engine": ("Engine",),
+    "orch8_local.engine.shared": ("EngineLimits",),
     "orch8_local.errors": (
         "Conflict",
         "EffectBlocked",

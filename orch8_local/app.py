@@ -24,7 +24,8 @@ from orch8_local.store.lease import Owner, read_owner
 from orch8_local.world import World, real_world
 
 if TYPE_CHECKING:
-    from orch8_local.engine.engine import Engine, EngineLimits
+    from orch8_local.engine.engine import Engine
+    from orch8_local.engine.shared import EngineLimits
     from orch8_local.handlers.base import Context, HttpClient, Registry
 
 Json = Any
@@ -99,7 +100,7 @@ def must_exist(settings: Settings) -> None:
 
 
 async def _attach(settings: Settings, world: World, *, take_over: Any) -> Attached:
-    from orch8_local.store.views import open_readonly_views
+    from orch8_local.store.database import open_readonly_views
 
     must_exist(settings)
     views = await open_readonly_views(settings.database)

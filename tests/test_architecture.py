@@ -108,7 +108,8 @@ def imports_of(path: Path) -> Iterator[tuple[str, int, bool]]:
             ]
         for name in names:
             if name == "orch8_local" or name.startswith("orch8_local."):
-                yield name.removeprefix("orch8_local").removeprefix("."), node.lineno, node not in late
+                line = node.lineno if isinstance(node, ast.stmt) else 0
+                yield name.removeprefix("orch8_local").removeprefix("."), line, node not in late
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -182,8 +183,12 @@ def test_sql_is_written_in_the_store_only() -> None:
             continue
         docstrings = {id(node) for node in docstring_nodes(tree_of(path))}
         for node in ast.walk(tree_of(path)):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if is_text and id(node) not in docstrings and SQL.search(str(node.value)):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in docstrings
+                and SQL.search(node.value)
+            ):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} holds SQL")
             elif isinstance(node, ast.Import | ast.ImportFrom) and names_sqlite(node):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} imports the database library")

@@ -106,8 +106,11 @@ class Object:
 
     WRITTEN_AS_NULL: ClassVar[frozenset[str]] = frozenset()
     """Absent optional fields that the stored form writes as null."""
-    KEEPS: ClassVar[Callable[[str], bool]] = lambda _name: False
-    """Which unknown keys are allowed."""
+
+    @classmethod
+    def keeps(cls, name: str) -> bool:  # noqa: ARG003
+        """True for an unknown key that is allowed."""
+        return False
 
     def check(self, place: Place) -> None:
         """Report what is wrong between the fields."""
@@ -151,7 +154,7 @@ def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[
     arguments: dict[str, Any] = {}
     is_valid = True
     for key in value:
-        if key not in fields and key not in extra and not shape.KEEPS(key):
+        if key not in fields and key not in extra and not shape.keeps(key):
             _unknown(key, fields, place)
     for name, field in fields.items():
         is_optional = field.default is None

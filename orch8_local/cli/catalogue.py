@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from orch8_local.errors import InputError
 from orch8_local.sequence.bundled import bundled_names, bundled_source, bundled_text
 from orch8_local.settings import Settings
 
@@ -52,11 +53,21 @@ def bundled_entries() -> list[Entry]:
     return [_named(name, BUNDLED, bundled_source(name), bundled_text(name)) for name in bundled_names()]
 
 
+def read_document(path: Path) -> str:
+    """The text of a document file; InputError names the file and what is wrong."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start})", hint="save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def _entry(path: Path) -> Entry:
     try:
-        return _named(path.stem, PROJECT, str(path), path.read_bytes().decode("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        return Entry(path.stem, 1, PROJECT, str(path), "", f"{path} cannot be read: {error}")
+        return _named(path.stem, PROJECT, str(path), read_document(path))
+    except InputError as error:
+        return Entry(path.stem, 1, PROJECT, str(path), "", error.message)
 
 
 def _named(fallback: str, origin: str, source: str, text: str) -> Entry:

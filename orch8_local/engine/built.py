@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from orch8_local.blocks.base import behaviour_of, built_types
+from orch8_local.blocks.step import Step
 from orch8_local.errors import NotBuilt, NotFound
 from orch8_local.handlers.base import Registry
 from orch8_local.sequence.document import SequenceDefinition
@@ -44,7 +45,7 @@ def check_built(definition: SequenceDefinition, registry: Registry) -> None:
             details={"missing": missing},
         )
     for block, _, _ in definition.walk():
-        if block.type == "step":
+        if isinstance(block, Step):
             try:
                 registry.get(block.handler)
             except NotFound as error:

@@ -124,6 +124,7 @@ def _check_input_schema(definition: SequenceDefinition, data: Json) -> None:
     from jsonschema.validators import validator_for
 
     schema = definition.input_schema
+    assert schema is not None
     validator = validator_for(schema, default=Draft202012Validator)(schema)
     found = sorted(validator.iter_errors(data), key=lambda e: [str(part) for part in e.absolute_path])
     if not found:

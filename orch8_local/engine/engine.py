@@ -208,12 +208,16 @@ class Engine:
         self._applied(command, result)
         return result
 
+    def check(self) -> None:
+        """Raise what has broken the engine, if anything has: a lost disk, a bug."""
+        if self._scheduler.fatal is not None:
+            raise self._scheduler.fatal
+
     async def wait_until_stopped(self, instance_id: str) -> Instance:
         """Until the run has ended, is blocked or parked, and no late answer can move it on."""
         while True:
             self._changed.clear()
-            if self._scheduler.fatal is not None:
-                raise self._scheduler.fatal
+            self.check()
             if not self._scheduler.is_active(instance_id) and not self._guard.is_listening(instance_id):
                 instance = await self._instance(instance_id)
                 if instance.state in ENDED_INSTANCES or instance.state is InstanceState.PAUSED:

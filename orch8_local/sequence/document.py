@@ -55,7 +55,10 @@ class _Uuid:
 class SequenceDefinition(Object):
     """A checked document (section 2). Durations in milliseconds; `blocks` run in order."""
 
-    KEEPS = staticmethod(lambda name: name in _FREE_KEYS or name.startswith("x-"))
+    @classmethod
+    def keeps(cls, name: str) -> bool:
+        """Notes for people may stand at the top of a document."""
+        return name in _FREE_KEYS or name.startswith("x-")
 
     id: str | None = part(_Uuid(), default=None)
     tenant_id: str = part(Text(blank="type.blank"), default="local")

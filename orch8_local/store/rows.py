@@ -81,7 +81,7 @@ def receipt_from_row(row: Row) -> Receipt:
     """A receipt from RECEIPT_COLUMNS."""
     (*identity, kind, mode, handler, state) = row[:15]
     fingerprint, request, key, sent_key, provider, method, destination, boot_id, started, output = row[15:25]
-    return Receipt(
+    return Receipt(  # type: ignore[call-arg]  # the column list and the record have the same order
         *identity,
         EffectKind(kind),
         Mode(mode),

@@ -102,7 +102,7 @@ class SqlViews:
             params.append(which.before_seq)
         where = " AND ".join(clauses)
         sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {where} ORDER BY seq DESC LIMIT ?"
-        rows = await self._all(sql, [*params, which.limit])  # type: ignore[arg-type]
+        rows = await self._all(sql, [*params, which.limit])
         return [instance_from_row(row) for row in rows]
 
     async def instance_counts(self) -> dict[str, int]:
@@ -176,7 +176,7 @@ class SqlViews:
             params.append(which.before_seq)
         where = " AND ".join(clauses)
         sql = f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE {where} ORDER BY seq DESC LIMIT ?"
-        rows = await self._all(sql, [*params, which.limit])  # type: ignore[arg-type]
+        rows = await self._all(sql, [*params, which.limit])
         return [receipt_from_row(row) for row in rows]
 
     async def effect(self, effect_id: str) -> Receipt:
