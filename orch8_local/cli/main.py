@@ -44,11 +44,11 @@ COMPLETE_VARIABLE = "_ORCH8_LOCAL_COMPLETE"
 class LazyGroup(Group):
     """The top level: commands come from the table and are imported when called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command."""
         if cmd_name not in COMMANDS:
             return None
@@ -57,7 +57,7 @@ class LazyGroup(Group):
         assert isinstance(command, click.Command), f"{cmd_name} is no command"
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])

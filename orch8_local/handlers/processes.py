@@ -119,7 +119,7 @@ class Child(asyncio.SubprocessProtocol):
         """Output came."""
         (self.stdout if fd == 1 else self.stderr).add(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's names
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe was closed by all who held it."""
         self._n_open -= fd in (1, 2)
         if self._n_open == 0 and not self.drained.done():

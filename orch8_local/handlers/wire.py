@@ -124,8 +124,8 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self,
         path: str,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the signature is httpcore's
-        socket_options: Iterable[Any] | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore's
+        socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Never: a request goes to a host."""
         raise httpcore.UnsupportedProtocol(f"no request is sent to the unix socket {path}")

@@ -1,13 +1,14 @@
 """Strict JSON with places: the value, and where in the text every part of it stands.
 
 Reads with a stack of its own, so depth never meets Python's recursion limit. Finds all duplicate
-keys, lone surrogates and impossible numbers in one go and stops only at the first fault after which
-nothing more can be understood. Source: sequence-format 1. The easy mistake: Python's `json`, which
-takes `NaN`, lone surrogates and duplicate keys.
+keys, lone surrogates, impossible numbers, comments and misplaced commas in one go, and stops only at
+the first fault after which nothing more can be understood. Source: sequence-format 1. The easy
+mistake: Python's `json`, which takes `NaN`, lone surrogates and duplicate keys.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -16,20 +17,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from orch8_local.errors import Problem, SequenceInvalid
+from orch8_local.errors import InputError, Problem
 
 Json = Any
 
-MAX_DEPTH = 200
-"""Levels of arrays and objects; deeper text is refused. Beyond PORTABLE_DEPTH a server refuses it."""
+MAX_DEPTH = 320
+"""Levels of arrays and objects; deeper text is refused. 64 blocks fit, Python's stack is far away.
+Beyond PORTABLE_DEPTH a server refuses it."""
 PORTABLE_DEPTH = 127
 _LONGEST_INTEGER = 4000
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+]?[A-Za-z0-9_.]+|.", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CONSTANTS = {"true": True, "false": False, "null": None}
+_MEANT = {"True": "true", "False": "false", "None": "null", "undefined": "null", "nil": "null"}
+_NOT_FINITE = ("nan", "inf", "infinity")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -42,6 +48,8 @@ class JsonSource:
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     depth: int = 0
+    unread: set[str] = field(default_factory=set)
+    """Pointers of values that could not be read; null stands for each."""
     _line_starts: list[int] = field(default_factory=list)
 
     @property
@@ -65,10 +73,10 @@ class JsonSource:
         if is_key and key_at >= 0:
             at = key_at
         elif index is not None and self.text[at : at + 1] == '"':
-            at = self._character(at + 1, index)
+            at = self.character(at + 1, index)
         return self.line_and_column(at)
 
-    def _character(self, at: int, index: int) -> int:
+    def character(self, at: int, index: int) -> int:
         """The offset of the character `index` of the string whose first character is at `at`."""
         for _ in range(index):
             if self.text[at : at + 1] in ('"', ""):
@@ -87,7 +95,7 @@ class _Stop(Exception):
     """Nothing after this place can be understood."""
 
 
-_FATAL = frozenset({"json.syntax", "json.empty", "json.depth", "json.encoding", "json.trailing"})
+_FATAL = frozenset({"json.syntax", "json.empty", "json.depth", "json.encoding"})
 
 
 def parse_json(text: str | bytes) -> JsonSource:
@@ -108,12 +116,56 @@ def parse_json(text: str | bytes) -> JsonSource:
     return reader.source
 
 
-def loads_strict(text: str, source: str = "input") -> Json:
-    """The value of a JSON text; SequenceInvalid with `source:line:column` for the first thing wrong."""
-    parsed = parse_json(text)
-    if parsed.problems:
-        raise SequenceInvalid(parsed.problems, source=source)
-    return parsed.value
+def loads_strict(text: str | bytes, source: str = "input") -> Json:
+    """The value of a JSON text; InputError with `source:line:column` for the first thing wrong.
+
+    A text without a fault is read by the C decoder; only what that refuses is read for its places.
+    """
+    try:
+        return _faultless(text)
+    except (ValueError, RecursionError):
+        parsed = parse_json(text)
+    if not parsed.problems:
+        return parsed.value
+    first = parsed.problems[0]
+    more = f" (and {len(parsed.problems) - 1} more)" if len(parsed.problems) > 1 else ""
+    raise InputError(
+        f"{source}:{first.line}:{first.column}: {first.message}{more}",
+        hint=first.suggestion,
+        details={"problems": [problem.as_dict() for problem in parsed.problems], "source": source},
+    )
+
+
+def _faultless(text: str | bytes) -> Json:
+    """The value if nothing at all is wrong or doubtful; otherwise ValueError or RecursionError."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    if _DOUBTFUL.search(text):
+        raise ValueError("has to be read with care")
+    text.encode("utf-8")  # a lone surrogate has no bytes
+    return _DECODER.decode(text)
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("out of range")
+    return number
+
+
+def _refused(text: str) -> Json:
+    raise ValueError(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refused)
+_DOUBTFUL = re.compile(r"\\u[dD][89a-fA-F]|-0(?![.eE0-9])|(?:[\[{]\s*){64}")
 
 
 class _Reader:
@@ -133,7 +185,8 @@ class _Reader:
         self.source.value = self._value()
         self._skip()
         if self._at < len(self._text):
-            raise self._stop("json.trailing", f"{self._word()!r} follows the end of the JSON value", None)
+            message = f"{self._word()!r} follows the end of the JSON value"
+            self._problem("json.trailing", message, self._at, "a file holds one value")
 
     # --- structure, without recursion ----------------------------------------------------------
 
@@ -144,6 +197,7 @@ class _Reader:
         while True:
             self._skip()
             self.source.places.setdefault(pointer, (self._at, key_at))
+            self._pointer = pointer
             value, is_open = self._begin_value()
             self._attach(open_, pointer, value)
             if is_open:
@@ -159,6 +213,7 @@ class _Reader:
             pointer, key_at = following
 
     _root: Json = None
+    _pointer = ""
 
     def _attach(self, open_: list[tuple[Any, str]], pointer: str, value: Json) -> None:
         if not open_:
@@ -178,28 +233,35 @@ class _Reader:
             container, pointer = open_[-1]
             closing = "]" if isinstance(container, list) else "}"
             self._skip()
+            if not is_first:
+                self._comma(closing)
             if self._peek() == closing:
                 self._at += 1
                 open_.pop()
                 is_first = False
                 continue
-            if not is_first:
-                self._comma(closing)
             if isinstance(container, list):
                 return f"{pointer}/{len(container)}", -1
             return self._member(container, pointer)
         return None
 
     def _comma(self, closing: str) -> None:
-        if self._peek() != ",":
-            what = "end of the text" if self._at >= len(self._text) else repr(self._word())
+        """Past the comma between two entries; one that is missing or follows the last is reported."""
+        if self._peek() == closing:
+            return
+        if self._peek() == ",":
+            comma_at = self._at
+            self._at += 1
+            self._skip()
+            if self._peek() == closing:
+                message = "a comma before the closing bracket"
+                self._problem("json.comma", message, comma_at, "take the comma out")
+            return
+        begins_entry = self._peek() == '"' or (closing == "]" and self._peek() in ("{", "["))
+        if not begins_entry:
+            what = "the end of the text" if self._at >= len(self._text) else repr(self._word())
             raise self._stop("json.syntax", f"expected ',' or '{closing}', found {what}", None)
-        comma_at = self._at
-        self._at += 1
-        self._skip()
-        if self._peek() in "]}" and self._peek():
-            self._at = comma_at
-            raise self._stop("json.syntax", "a comma before the closing bracket", "take the comma out")
+        self._problem("json.comma", f"expected ',' before {self._word()!r}", self._at, "put a comma there")
 
     def _member(self, container: dict[str, Json], pointer: str) -> tuple[str, int]:
         key_at = self._at
@@ -240,42 +302,53 @@ class _Reader:
         if word in _CONSTANTS:
             self._at += len(word)
             return _CONSTANTS[word], False
-        raise self._no_value(word)
+        return self._no_value(word), False
 
-    def _no_value(self, word: str) -> _Stop:
+    def _no_value(self, word: str) -> None:
+        """Report a word that is no value and go on behind it; stop where there is no word."""
         if not word:
-            return self._stop("json.syntax", "the text ends where a value is expected", "is the file complete?")
-        hints = {
-            "'": "text stands in double quotes",
-            "/": "JSON has no comments",
-            "#": "JSON has no comments",
-            "True": "write true",
-            "False": "write false",
-            "None": "write null",
-            "]": "take the comma before it out",
-            "}": "take the comma before it out",
-        }
-        if word.lower().lstrip("+-") in ("nan", "infinity", "inf"):
-            return self._stop("json.syntax", f"{word} is not JSON", "write null or a number")
-        hint = hints.get(word) or ("text stands in double quotes" if word[0].isalpha() else None)
-        return self._stop("json.syntax", f"expected a value, found {word!r}", hint)
+            raise self._stop("json.syntax", "the text ends where a value is expected", "is the file complete?")
+        if not (word[0].isalnum() or word[0] in "+-._"):
+            hints = {
+                "'": "text stands in double quotes",
+                "]": "take the comma before it out",
+                "}": "take the comma before it out",
+            }
+            raise self._stop("json.syntax", f"expected a value, found {word!r}", hints.get(word))
+        if word.lower().lstrip("+-") in _NOT_FINITE:
+            self._unreadable("json.number", f"{word} is no number of JSON", "write null or a number")
+        elif word[0].isalpha() or word[0] == "_":
+            near = difflib.get_close_matches(word, _CONSTANTS, n=1)
+            hint = f"write {_MEANT.get(word) or near[0]}" if word in _MEANT or near else None
+            message = f"{word!r} is no value of JSON"
+            self._unreadable("json.word", message, hint or "text stands in double quotes")
+        else:
+            self._unreadable("json.number", f"{word!r} is not a number", "numbers look like 12, -0.5 or 1e3")
+        self._at += len(word)
 
-    def _number(self, found: re.Match[str]) -> int | float:
+    def _unreadable(self, code: str, message: str, hint: str | None, at: int | None = None) -> None:
+        """Report a value that cannot be read; null stands for it."""
+        self._problem(code, message, self._at if at is None else at, hint)
+        self.source.unread.add(self._pointer)
+
+    def _number(self, found: re.Match[str]) -> int | float | None:
         text, at = found.group(), self._at
-        self._at = found.end()
-        after = self._text[self._at : self._at + 1]
+        after = self._text[found.end() : found.end() + 1]
         if after and (after.isalnum() or after in "._+"):
-            self._at = at
-            raise self._stop("json.syntax", f"{self._word()!r} is not a number", "numbers look like 12, -0.5 or 1e3")
+            self._no_value(self._word())
+            return None
+        self._at = found.end()
         if found.group(1) is None and found.group(2) is None:
             if len(text) > _LONGEST_INTEGER:
-                self._problem("json.number", f"a number of {len(text)} digits is too long", at, "write it as text")
-                return 0
+                message = f"a number of {len(text)} digits is too long"
+                self._unreadable("json.number", message, "write it as text", at)
+                return None
             return -0.0 if text == "-0" else int(text)
         number = float(text)
         if not math.isfinite(number):
-            self._problem("json.number", f"{text} is too large for a number", at, "the largest is about 1.8e308")
-            return 0.0
+            message = f"{text[:40]} is too large for a number"
+            self._unreadable("json.number", message, "the largest is about 1.8e308", at)
+            return None
         return number
 
     def _string(self) -> str:
@@ -297,8 +370,10 @@ class _Reader:
                 self._at = start
                 raise self._stop("json.syntax", "this text has no closing quote", 'add "')
             else:
-                name = json.dumps(character)
-                raise self._stop("json.syntax", "a control character stands in a text", f"write it as {name}")
+                message = f"a control character (U+{ord(character):04X}) stands in a text"
+                self._problem("json.control", message, self._at, f"write it as {json.dumps(character)[1:-1]}")
+                self._at += 1
+                pieces.append(character)
 
     def _escape(self) -> str:
         letter = self._text[self._at + 1 : self._at + 2]
@@ -307,26 +382,38 @@ class _Reader:
             return _ESCAPES[letter]
         digits = self._text[self._at + 2 : self._at + 6]
         if letter != "u" or not re.fullmatch("[0-9a-fA-F]{4}", digits):
-            raise self._stop("json.syntax", f"'\\{letter}' is no escape", "a backslash is written \\\\")
+            message = f"'\\{printable(letter)}' is no escape"
+            self._problem("json.escape", message, self._at, "a backslash is written \\\\")
+            self._at += 1
+            return "\\"
         self._at += 6
         return chr(int(digits, 16))
 
     def _paired(self, text: str, start: int) -> str:
         """Surrogate pairs as the one character that they are; a lone one is a fault."""
-        if not re.search("[\ud800-\udfff]", text):
+        if not _SURROGATE.search(text):
             return text
-        try:
-            return text.encode("utf-16", "surrogatepass").decode("utf-16")
-        except UnicodeDecodeError:
-            self._problem("json.surrogate", "a text holds half a character (a lone surrogate)", start, None)
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        lone = _SURROGATE.search(text)
+        if lone is None:
+            return text
+        at = self.source.character(start + 1, lone.start())
+        message = f"half a character stands in a text (the lone surrogate U+{ord(lone.group()):04X})"
+        self._problem("json.surrogate", message, at, "write the character itself")
+        return printable(text)
 
     # --- little things -------------------------------------------------------------------------
 
     def _skip(self) -> None:
-        space = _SPACE.match(self._text, self._at)
-        assert space is not None
-        self._at = space.end()
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            assert space is not None
+            self._at = space.end()
+            comment = _COMMENT.match(self._text, self._at)
+            if comment is None:
+                return
+            self._problem("json.comment", "JSON has no comments", self._at, 'a "description" can say it')
+            self._at = comment.end()
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]

@@ -89,7 +89,7 @@ class Database:
         try:
             _check_header(real, known)
             filesystem.make_file(real)
-            writer = Writer(lambda: _connect(real), world.crash, wal_path=f"{real}-wal")
+            writer = Writer(lambda: _connect(real), world.crash, wal_path=Path(f"{real}-wal"))
             await writer.open()
             database = cls(real, world, held, writer)
             try:
@@ -134,7 +134,7 @@ class Database:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(  # noqa: TID251 - the one writing connection
+    connection = sqlite3.connect(
         path, isolation_level=None, cached_statements=512, check_same_thread=False
     )
     try:
@@ -160,7 +160,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, known: Sequence[Step], 
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if 0 < version < migrate.newest(known):
         copy = path.with_name(f"{path.name}.before-v{migrate.newest(known)}")
-        with sqlite3.connect(copy) as target:  # noqa: TID251 - a copy by the backup interface
+        with sqlite3.connect(copy) as target:
             connection.backup(target)
         target.close()
     migrate.migrate(connection, known, crash)  # type: ignore[arg-type]

@@ -50,7 +50,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ReadOnly(f"the folder {folder} cannot be made: {error.strerror}", hint="choose another with --db") from None
+        message = f"the folder {folder} cannot be made: {error.strerror}"
+        raise ReadOnly(message, hint="choose another with --db") from None
     sync_folder(folder.parent)
 
 
@@ -81,7 +82,8 @@ def check_place(path: Path, *, allow_any: bool) -> None:
         kind = kind_of(path.parent)
         if is_unsuitable_kind(kind):
             raise Unsuitable(
-                f"{path} lies on {kind}, whose locks and syncs cannot be relied on", hint="choose a local disk with --db"
+                f"{path} lies on {kind}, whose locks and syncs cannot be relied on",
+                hint="choose a local disk with --db",
             )
         cloud = next((name for name in CLOUD_FOLDERS if name in path.parts), None)
         if cloud is not None:

@@ -31,8 +31,8 @@ from orch8_local.store.writer import Tx
 Json = Any
 
 SQL_INSERT = (
-    "INSERT INTO instances (id, sequence_sha256, sequence_name, sequence_version, tenant_id, namespace, state, priority,"
-    " due_at_us, data, config, run_id, start_key, input_sha256, created_at_us, updated_at_us)"
+    "INSERT INTO instances (id, sequence_sha256, sequence_name, sequence_version, tenant_id, namespace, state,"
+    " priority, due_at_us, data, config, run_id, start_key, input_sha256, created_at_us, updated_at_us)"
     " VALUES (?,?,?,?,?,?,'scheduled',?,?,?,?,?,?,?,?,?)"
 )
 SQL_GET = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE id = ?"

@@ -31,7 +31,8 @@ SQL_UNRESOLVED_OF_INSTANCE = (
     "SELECT id FROM effect_receipts WHERE instance_id = ? AND state IN ('dispatched','unknown') ORDER BY seq"
 )
 SQL_UNSENT_OF_INSTANCE = (
-    f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE instance_id = ? AND state IN ('planned','prepared') ORDER BY seq"
+    f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE instance_id = ?"
+    " AND state IN ('planned','prepared') ORDER BY seq"
 )
 SQL_INSERT = (
     "INSERT INTO effect_receipts (id, intent_id, tenant_id, continuity_id, epoch, instance_id, block_id, scope, rerun,"

@@ -13,7 +13,8 @@ SEQUENCE_COLUMNS = "sha256, name, version, source, is_deprecated, created_at_us,
 
 SQL_GET = f"SELECT {SEQUENCE_COLUMNS} FROM sequences WHERE sha256 = ?"
 SQL_LATEST = (
-    f"SELECT {SEQUENCE_COLUMNS} FROM sequences WHERE name = ? AND is_deprecated = 0 ORDER BY version DESC, seq DESC LIMIT 1"
+    f"SELECT {SEQUENCE_COLUMNS} FROM sequences WHERE name = ? AND is_deprecated = 0"
+    " ORDER BY version DESC, seq DESC LIMIT 1"
 )
 SQL_VERSION = f"SELECT {SEQUENCE_COLUMNS} FROM sequences WHERE name = ? AND version = ? ORDER BY seq DESC LIMIT 1"
 SQL_PUT = (

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, LiteralString, Protocol, TypeVar
 
 from orch8_local.errors import CommitUnknown, DiskFull, ReadOnly, StoreError
@@ -90,7 +90,7 @@ class Writer:
         connect: Callable[[], sqlite3.Connection],
         crash: CrashPoints,
         *,
-        wal_path: str | None = None,
+        wal_path: Path | None = None,
         on_poison: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._connect = connect
@@ -152,7 +152,7 @@ class Writer:
     def _main(self) -> None:
         try:
             connection = self._connect()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever opens
+        except BaseException as error:
             self._tell(self._opened.set_exception, error)
             self._tell(self._closed.set_result, None)
             return
@@ -198,7 +198,7 @@ class Writer:
             if job.is_maintenance:
                 try:
                     job.result = job.fn(connection)
-                except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
+                except BaseException as error:
                     job.error = error
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
@@ -233,7 +233,7 @@ class Writer:
             if not isinstance(error, sqlite3.IntegrityError):
                 raise
             job.error = error
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for this function
+        except BaseException as error:
             job.error = error
         if job.error is not None:
             connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO one")
@@ -266,7 +266,7 @@ class Writer:
         if not is_idle and self._n_batches % BATCHES_BETWEEN_LOOKS:
             return
         try:
-            size_bytes = os.stat(self._wal_path).st_size
+            size_bytes = self._wal_path.stat().st_size
         except FileNotFoundError:
             return
         if size_bytes < CHECKPOINT_PAGES * PAGE_BYTES:
@@ -286,7 +286,7 @@ class Writer:
         if self._wal_path is None or self._poison is not None:
             return
         try:
-            size_bytes = os.stat(self._wal_path).st_size
+            size_bytes = self._wal_path.stat().st_size
         except FileNotFoundError:
             return
         if size_bytes > WAL_TRUNCATE_BYTES:

@@ -227,7 +227,7 @@ def test_keys_sort_by_code_point() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), -float("inf"), "\ud800", {"\udfff": 1}, b"x", {1, 2}, object()],
+    [float("nan"), float("inf"), -float("inf"), "\ud800", {"\udfff": 1}, b"x", {1, 2}, Ellipsis],
     ids=repr,
 )
 def test_what_is_not_json_has_no_text(value: Any) -> None:
