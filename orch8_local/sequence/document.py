@@ -155,7 +155,8 @@ def inspect(
     if source.depth > PORTABLE_DEPTH:
         message = f"the text is nested {source.depth} levels deep; an Orch8 server reads at most {PORTABLE_DEPTH}"
         findings.append(Finding("json.depth", message, "", is_warning=True))
-    problems = [*source.problems, *(_placed(finding, source) for finding in findings)]
+    told = [finding for finding in findings if finding.pointer not in source.unread]
+    problems = [*source.problems, *(_placed(finding, source) for finding in told)]
     problems.sort(key=lambda problem: (problem.line, problem.column))
     has_errors = any(problem.severity == "error" for problem in problems)
     return Inspection(None if has_errors else definition, tuple(problems))

@@ -31,7 +31,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[-+]?[A-Za-z0-9_.]+|.", re.DOTALL)
+_WORD = re.compile(r"[-+]?[\w.]+|.", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MEANT = {"True": "true", "False": "false", "None": "null", "undefined": "null", "nil": "null"}
@@ -107,7 +107,9 @@ def parse_json(text: str | bytes) -> JsonSource:
             source = JsonSource(error.object[: error.start].decode("utf-8"))
             line, column = source.line_and_column(len(source.text))
             message = f"the text is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
-            problem = Problem("json.encoding", message, line=line, column=column, suggestion="save it as UTF-8")
+            problem = Problem(
+                "json.encoding", message, line=line, column=column, suggestion="save it as UTF-8"
+            )
             source.problems.append(problem)
             return source
     reader = _Reader(text)
@@ -143,14 +145,27 @@ def _faultless(text: str | bytes) -> Json:
     if _DOUBTFUL.search(text):
         raise ValueError("has to be read with care")
     text.encode("utf-8")  # a lone surrogate has no bytes
-    return _DECODER.decode(text)
+    value = _DECODER.decode(text)
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise ValueError("too deep")
+    return value
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return dict(sorted(found.items()))
+
+
+def _depth(value: Json) -> int:
+    depth, level = 0, [value]
+    while containers := [item for item in level if isinstance(item, (dict, list))]:
+        depth += 1
+        level = [
+            child for item in containers for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth
 
 
 def _finite(text: str) -> float:
@@ -165,7 +180,7 @@ def _refused(text: str) -> Json:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refused)
-_DOUBTFUL = re.compile(r"\\u[dD][89a-fA-F]|-0(?![.eE0-9])|(?:[\[{]\s*){64}")
+_DOUBTFUL = re.compile(r"\\u[dD][89a-fA-F]|-0(?![.eE0-9])")
 
 
 class _Reader:
@@ -177,7 +192,9 @@ class _Reader:
     def read(self) -> None:
         """The whole text."""
         if self._text.startswith("\ufeff"):
-            self._problem("json.bom", "the text begins with a byte order mark", 0, "save it as UTF-8 without BOM")
+            self._problem(
+                "json.bom", "the text begins with a byte order mark", 0, "save it as UTF-8 without BOM"
+            )
             self._at = 1
         self._skip()
         if self._at >= len(self._text):
@@ -185,7 +202,8 @@ class _Reader:
         self.source.value = self._value()
         self._skip()
         if self._at < len(self._text):
-            message = f"{self._word()!r} follows the end of the JSON value"
+            self._pointer = ""
+            message = f"{self._found()} follows the end of the JSON value"
             self._problem("json.trailing", message, self._at, "a file holds one value")
 
     # --- structure, without recursion ----------------------------------------------------------
@@ -204,6 +222,7 @@ class _Reader:
                 open_.append((value, pointer))
                 self.source.depth = max(self.source.depth, len(open_))
                 if len(open_) > MAX_DEPTH:
+                    self._at -= 1
                     raise self._stop("json.depth", f"nested more than {MAX_DEPTH} levels deep", "flatten it")
             elif not open_:
                 return value
@@ -238,6 +257,8 @@ class _Reader:
             if self._peek() == closing:
                 self._at += 1
                 open_.pop()
+                if isinstance(container, dict):
+                    _sort(container)
                 is_first = False
                 continue
             if isinstance(container, list):
@@ -259,25 +280,23 @@ class _Reader:
             return
         begins_entry = self._peek() == '"' or (closing == "]" and self._peek() in ("{", "["))
         if not begins_entry:
-            what = "the end of the text" if self._at >= len(self._text) else repr(self._word())
-            raise self._stop("json.syntax", f"expected ',' or '{closing}', found {what}", None)
-        self._problem("json.comma", f"expected ',' before {self._word()!r}", self._at, "put a comma there")
+            raise self._stop("json.syntax", f"expected ',' or '{closing}', found {self._found()}", None)
+        self._problem("json.comma", f"expected ',' before {self._found()}", self._at, "put a comma there")
 
     def _member(self, container: dict[str, Json], pointer: str) -> tuple[str, int]:
         key_at = self._at
         if self._peek() != '"':
-            found = "the end of the text" if self._at >= len(self._text) else repr(self._word())
-            hint = "a key stands in double quotes"
-            raise self._stop("json.syntax", f"expected a key in double quotes, found {found}", hint)
+            hint = 'write "name": value'
+            raise self._stop("json.syntax", f"expected a key in double quotes, found {self._found()}", hint)
         key = self._string()
         self._skip()
         if self._peek() != ":":
-            raise self._stop("json.syntax", f"expected ':' after the key {key!r}", None)
+            raise self._stop("json.syntax", f"expected ':' after the key {key[:40]!r}", None)
         self._at += 1
-        path = f"{pointer}/{escaped(key)}"
+        path = self._pointer = f"{pointer}/{escaped(key)}"
         if key in container:
             first = self.source.line_and_column(self.source.places[path][1])
-            message = f"the key {key!r} stands here for the second time; the first is in line {first[0]}"
+            message = f"the key {key[:40]!r} stands here for the second time; the first is in line {first[0]}"
             self._problem("json.duplicate_key", message, key_at, "take one of the two out")
         self._key = key
         return path, key_at
@@ -302,28 +321,28 @@ class _Reader:
         if word in _CONSTANTS:
             self._at += len(word)
             return _CONSTANTS[word], False
-        return self._no_value(word), False
+        self._no_value(word)
+        return None, False
 
     def _no_value(self, word: str) -> None:
         """Report a word that is no value and go on behind it; stop where there is no word."""
         if not word:
-            raise self._stop("json.syntax", "the text ends where a value is expected", "is the file complete?")
+            raise self._stop(
+                "json.syntax", "the text ends where a value is expected", "is the file complete?"
+            )
         if not (word[0].isalnum() or word[0] in "+-._"):
-            hints = {
-                "'": "text stands in double quotes",
-                "]": "take the comma before it out",
-                "}": "take the comma before it out",
-            }
-            raise self._stop("json.syntax", f"expected a value, found {word!r}", hints.get(word))
+            hints = {"'": "text stands in double quotes", "]": "write a value", "}": "write a value"}
+            raise self._stop("json.syntax", f"expected a value, found {self._found()}", hints.get(word))
         if word.lower().lstrip("+-") in _NOT_FINITE:
             self._unreadable("json.number", f"{word} is no number of JSON", "write null or a number")
         elif word[0].isalpha() or word[0] == "_":
             near = difflib.get_close_matches(word, _CONSTANTS, n=1)
             hint = f"write {_MEANT.get(word) or near[0]}" if word in _MEANT or near else None
-            message = f"{word!r} is no value of JSON"
+            message = f"{self._found()} is no value of JSON"
             self._unreadable("json.word", message, hint or "text stands in double quotes")
         else:
-            self._unreadable("json.number", f"{word!r} is not a number", "numbers look like 12, -0.5 or 1e3")
+            message = f"{self._found()} is not a number"
+            self._unreadable("json.number", message, "numbers look like 12, -0.5 or 1e3")
         self._at += len(word)
 
     def _unreadable(self, code: str, message: str, hint: str | None, at: int | None = None) -> None:
@@ -420,15 +439,32 @@ class _Reader:
 
     def _word(self) -> str:
         found = _WORD.match(self._text, self._at)
-        return found.group()[:40] if found else ""
+        return found.group() if found else ""
+
+    def _found(self) -> str:
+        return repr(self._word()[:40]) if self._at < len(self._text) else "the end of the text"
 
     def _problem(self, code: str, message: str, at: int, suggestion: str | None) -> None:
         line, column = self.source.line_and_column(at)
-        self.source.problems.append(Problem(code, message, line=line, column=column, suggestion=suggestion))
+        self.source.problems.append(
+            Problem(code, message, path=self._pointer, line=line, column=column, suggestion=suggestion)
+        )
 
     def _stop(self, code: str, message: str, suggestion: str | None) -> _Stop:
         self._problem(code, message, self._at, suggestion)
         return _Stop(message)
+
+
+def _sort(members: dict[str, Json]) -> None:
+    """By key, as the format keeps them from parsing on."""
+    ordered = sorted(members.items())
+    members.clear()
+    members.update(ordered)
+
+
+def printable(text: str) -> str:
+    """Text that has a UTF-8 form: half a character becomes U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def escaped(key: str) -> str:
