@@ -155,8 +155,7 @@ def _show_receipt(invocation: Invocation, receipt: Receipt, siblings: list[Recei
     facts.append(("request hash", receipt.request_sha256))
     if receipt.has_output:
         facts.append(("output", json_line(receipt.output, None if invocation.is_plain else 300)))
-    for sibling in siblings:
-        facts.append((f"attempt {sibling.attempt + 1}", f"{short_effect(sibling.id)} {sibling.state}"))
+    facts += [(f"attempt {s.attempt + 1}", f"{short_effect(s.id)} {s.state}") for s in siblings]
     show_facts(invocation, facts)
 
 
