@@ -33,10 +33,10 @@ class ABSplit(Block):
         for index, variant in enumerate(self.variants):
             here = place.at("variants").at(index)
             if variant.name in seen:
-                here.at("name").fault("split.name_twice", f"the variant {variant.name!r} is given twice")
+                here.at("name").fault("split.name_twice", f"{variant.name!r} is the name of two variants")
             if variant.weight == 0:
-                message = f"the variant {variant.name!r} has weight 0 and is never chosen"
-                here.at("weight").fault("split.weight_zero", message, is_warning=True)
+                message = f"{variant.name!r} has weight 0 and is never chosen"
+                here.at("weight").doubt("split.weight_zero", message)
             seen.add(variant.name)
         if not any(variant.weight for variant in self.variants):
             place.at("variants").fault("split.weights", "all weights are 0", suggestion="give one a weight")

@@ -19,7 +19,6 @@ from orch8_local.blocks.shape import (
     Object,
     Place,
     kinds_of,
-    of_block,
     part,
     read_object,
     shown,
@@ -36,6 +35,10 @@ class Block(Object):
 
     type: ClassVar[str]
     id: str = part(Text(empty="block.id_empty"))
+
+    @classmethod
+    def look(cls, raw: dict[str, Json], place: Place) -> None:
+        """Note what only the whole document can judge, of a block that may turn out to be broken."""
 
     def to_json(self) -> dict[str, Json]:
         """The stored form, with its type."""
@@ -54,6 +57,10 @@ _MEANT_TYPES = {
     "call": "sub_sequence",
     "task": "step",
     "http_request": "step",
+    "branch": "router",
+    "catch": "try_catch",
+    "sequence": "sub_sequence",
+    "split": "a_b_split",
 }
 
 
@@ -66,27 +73,43 @@ def block_shape(shape: type[Block]) -> type[Block]:
 def read_block(value: Json, place: Place) -> Any:
     """Read one block of any type."""
     if not isinstance(value, dict):
-        place.wrong_type("a block (an object)", value)
+        place.unexpected("a block, an object", value)
         return INVALID
     given_id = value.get("id")
-    here = dataclasses.replace(place, block_id=given_id if isinstance(given_id, str) else None)
+    is_queued = isinstance(value.get("queue_name"), str)
+    here = dataclasses.replace(place, block_id=given_id if isinstance(given_id, str) else None, is_queued=is_queued)
+    if isinstance(given_id, str):
+        here.reading.block_ids.append(here.at("id").note(given_id))
     if place.depth > MAX_BLOCK_DEPTH:
         here.fault("block.depth", f"blocks are nested more than {MAX_BLOCK_DEPTH} deep", suggestion="flatten them")
         return INVALID
+    shape, is_certain = _shape_of(value, here)
+    if shape is None:
+        return INVALID
+    shape.look(value, here)
+    read = read_object(shape, value, here, extra=("type",))
+    return read if is_certain else INVALID
+
+
+def _shape_of(value: dict[str, Json], place: Place) -> tuple[type[Block] | None, bool]:
+    """The shape of a block, and whether that is certain; a slip in `type` still leaves one to check by."""
     given = value.get("type")
     if given is None:
-        here.fault("type.missing", f"'type' is missing{of_block(here)}", suggestion='add "type": "step"')
-        return INVALID
-    name = TYPE_ALIASES.get(given, given) if isinstance(given, str) else given
-    shape = BLOCK_SHAPES.get(name) if isinstance(name, str) else None
-    if shape is None:
-        near = _MEANT_TYPES.get(str(given)) or next(
-            iter(difflib.get_close_matches(str(given), BLOCK_SHAPES, n=1, cutoff=0.6)), None
-        )
-        hint = f"did you mean {near!r}?" if near else f"known are {', '.join(BLOCK_SHAPES)}"
-        here.at("type").fault("type.block", f"there is no block type {shown(given)}", suggestion=hint)
-        return INVALID
-    return read_object(shape, value, here, extra=("type",))
+        is_step = "handler" in value
+        hint = 'add "type": "step"' if is_step else f"known are {', '.join(BLOCK_SHAPES)}"
+        place.fault("type.missing", "'type' is missing", expected="type", suggestion=hint)
+        return (BLOCK_SHAPES["step"] if is_step else None), False
+    if not isinstance(given, str):
+        place.at("type").unexpected("the type of a block, as text", given)
+        return None, False
+    shape = BLOCK_SHAPES.get(TYPE_ALIASES.get(given, given))
+    if shape is not None:
+        return shape, True
+    slips = difflib.get_close_matches(given, BLOCK_SHAPES, n=1, cutoff=0.6)
+    meant = _MEANT_TYPES.get(given.lower()) or next(iter(slips), None)
+    hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(BLOCK_SHAPES)}"
+    place.at("type").fault("type.block", f"there is no block type {shown(given)}", suggestion=hint)
+    return (BLOCK_SHAPES[slips[0]] if slips and meant == slips[0] else None), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +131,13 @@ class Blocks:
     def read(self, value: Json, place: Place) -> Any:
         """See Kind. The list becomes a tuple."""
         if not isinstance(value, list):
-            place.wrong_type("a list of blocks", value, "put it into [ ]" if isinstance(value, dict) else None)
+            place.unexpected("a list of blocks", value, "put it into [ ]" if isinstance(value, dict) else None)
             return INVALID
         if not value and self.empty is not None:
-            place.fault(self.empty, f"{place.name!r} must have at least one block")
+            expected = "a list of at least one block"
+            place.fault(self.empty, f"expected {expected}, got an empty one", expected=expected)
             return INVALID
+        place.reading.lists.append((place.pointer, value))
         inside = dataclasses.replace(place, depth=place.depth + self.deeper)
         read = [read_block(item, inside.at(index)) for index, item in enumerate(value)]
         return INVALID if any(item is INVALID for item in read) else tuple(read)

@@ -6,8 +6,8 @@ never a number. The easy mistake: stopping at the first fault; a kind reports an
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,25 +18,50 @@ from orch8_local.lang.problem import LangProblem
 
 Json = Any
 
+LONGEST_MS = 2**64 - 1
+SHORT_MS = 50
+MAX_FLOAT = sys.float_info.max
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string. empty, blank: the code of the fault if it is that."""
+    """A string. empty, blank: the code of the fault if it is that; a server accepts a blank one."""
+
+    empty: str | None = None
+    blank: str | None = None
+    is_blank_local: bool = False
+    """A server accepts a blank text here."""
+
+    def read(self, value: Json, place: Place) -> Any:
+        """See Kind."""
+        if not isinstance(value, str):
+            hint = f'write "{shown(value)}"' if isinstance(value, (int, float)) else None
+            place.unexpected("a text", value, hint)
+            return INVALID
+        if value == "" and self.empty is not None:
+            place.unexpected("a text that is not empty", value, code=self.empty)
+            return INVALID
+        if self.blank is not None and not value.strip():
+            expected = "a text that is not blank"
+            message = f"expected {expected}, got {shown(value)}"
+            place.fault(self.blank, message, expected=expected, is_local=self.is_blank_local)
+            return value if self.is_blank_local else INVALID
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerName:
+    """The name of a handler; whether somebody has it is for the whole document to say."""
 
     empty: str | None = None
     blank: str | None = None
 
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
-        if not isinstance(value, str):
-            hint = f'write "{shown(value)}"' if isinstance(value, (int, float)) else None
-            place.wrong_type("a text", value, hint)
-            return INVALID
-        code = self.empty if value == "" and self.empty else self.blank if not value.strip() else None
-        if code is not None:
-            place.fault(code, f"{place.name!r} must not be {'empty' if value == '' else 'blank'}")
-            return INVALID
-        return value
+        found = Text(empty=self.empty, blank=self.blank, is_blank_local=self.empty is not None).read(value, place)
+        if isinstance(found, str) and found.strip():
+            place.reading.handlers.append(place.note(found))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +74,21 @@ class Whole:
 
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
-        expected = f"a whole number from {self.low} to {self.high}"
         if isinstance(value, bool) or not isinstance(value, int):
-            place.wrong_type(expected, value, _as_number(value))
+            place.unexpected(self._expected(self.low), value, _as_number(value))
             return INVALID
         if not self.low <= value <= self.high:
-            place.fault(self.code, f"{place.name!r} must be {expected}, not {value}", expected=expected)
+            place.unexpected(self._expected(value), value, code=self.code)
             return INVALID
         return value
+
+    def _expected(self, value: int) -> str:
+        """In words; a bound that is only there for the machine is named only where it is broken."""
+        if self.high < 2**31 - 1:
+            return f"a whole number from {self.low} to {self.high}"
+        if value > self.high:
+            return f"a whole number of at most {self.high}"
+        return "a whole number" if self.low < 0 else f"a whole number, {self.low} or more"
 
 
 def _as_number(value: Json) -> str | None:
@@ -71,6 +103,7 @@ def _as_number(value: Json) -> str | None:
 class Number:
     """A number, kept as a float; above or from `above`, up to `high`."""
 
+    expected: str
     above: float | None = None
     low: float | None = None
     high: float | None = None
@@ -79,15 +112,11 @@ class Number:
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            place.wrong_type("a number", value, _as_number(value))
+            place.unexpected(self.expected, value, _as_number(value))
             return INVALID
         is_low = (self.above is not None and value <= self.above) or (self.low is not None and value < self.low)
-        if is_low or (self.high is not None and value > self.high):
-            bounds = [f"more than {self.above:g}"] if self.above is not None else []
-            bounds += [f"at least {self.low:g}"] if self.low is not None else []
-            bounds += [f"at most {self.high:g}"] if self.high is not None else []
-            expected = " and ".join(bounds)
-            place.fault(self.code, f"{place.name!r} must be {expected}, not {value}", expected=expected)
+        if is_low or value > (MAX_FLOAT if self.high is None else self.high):
+            place.unexpected(self.expected, value, code=self.code)
             return INVALID
         return float(value)
 
@@ -100,35 +129,34 @@ class Flag:
         """See Kind."""
         if isinstance(value, bool):
             return value
-        hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in ("true", "false") else None
-        place.wrong_type("true or false", value, hint)
+        words = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
+        word = words.get(str(value).lower()) if isinstance(value, (str, int)) else None
+        place.unexpected("true or false", value, f"write {word}" if word else None)
         return INVALID
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Whole milliseconds, or a float of seconds (3.1). small: warn below 50 ms, which were probably seconds."""
+    """Whole milliseconds, or a float of seconds (3.1). is_long: a value below 50 ms was probably seconds."""
 
-    small: bool = False
+    is_long: bool = False
 
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
-        expected = "a time in milliseconds (a whole number, 0 or more)"
+        expected = "a time in milliseconds, a whole number of 0 or more"
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            place.wrong_type(expected, value, _as_milliseconds(value))
+            place.unexpected(expected, value, _as_milliseconds(value))
             return INVALID
         if value < 0:
-            place.fault("type.range", f"{place.name!r} must be {expected}, not {value}", expected=expected)
+            place.unexpected(expected, value, code="type.range")
             return INVALID
-        longest = 2**64 - 1
-        if isinstance(value, int) and value <= longest:
-            if self.small and 0 < value < 50:
-                message = f"{place.name!r} is {value} milliseconds"
-                place.fault("duration.small", message, is_warning=True, suggestion=f"seconds? write {value * 1000}")
+        if isinstance(value, int) and value <= LONGEST_MS:
+            if self.is_long and 0 < value < SHORT_MS:
+                place.doubt("duration.short", f"{value} milliseconds is very short", f"seconds? write {value * 1000}")
             return value
-        milliseconds = int(min(value * 1000, longest))
-        message = f"{place.name!r} is a fraction and counts as seconds: {milliseconds} ms"
-        place.fault("duration.seconds", message, is_warning=True, suggestion=f"write {milliseconds}")
+        milliseconds = LONGEST_MS if value >= LONGEST_MS / 1000 else round(value * 1_000_000_000) // 1_000_000
+        message = f"a number with a point counts as seconds: {milliseconds} ms"
+        place.doubt("duration.seconds", message, f"write {milliseconds}")
         return milliseconds
 
 
@@ -156,9 +184,10 @@ class OneOf:
         """See Kind."""
         if isinstance(value, str) and value in self.words:
             return value
-        near = difflib.get_close_matches(str(value).lower(), self.words, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(value.lower(), self.words, n=1, cutoff=0.5) if isinstance(value, str) else ()
         hint = f"did you mean {near[0]!r}?" if near else None
-        place.wrong_type(f"one of {', '.join(self.words)}", value, hint)
+        code = "type.word" if isinstance(value, str) else ""
+        place.unexpected(f"one of {', '.join(self.words)}", value, hint, code)
         return INVALID
 
 
@@ -171,7 +200,7 @@ class AnyJson:
 
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
-        if self.has_templates:
+        if self.has_templates and not place.reading.is_stored:
             _check_templates(value, place)
         return value
 
@@ -181,64 +210,44 @@ def _check_templates(value: Json, place: Place) -> None:
     while stack:
         item, at = stack.pop()
         if isinstance(item, str):
-            report_language(template.check(item), at)
+            if "{{" in item:
+                check_template(item, at)
         elif isinstance(item, dict):
             stack.extend((child, at.at(key)) for key, child in item.items())
         elif isinstance(item, list):
             stack.extend((child, at.at(index)) for index, child in enumerate(item))
 
 
-@dataclass(frozen=True, slots=True)
-class JsonObject:
-    """A free object; is_schema: it must compile as a JSON Schema."""
-
-    is_schema: bool = False
-
-    def read(self, value: Json, place: Place) -> Any:
-        """See Kind."""
-        if not isinstance(value, dict):
-            place.wrong_type("an object", value)
-            return INVALID
-        if self.is_schema:
-            fault = schema_fault(value)
-            if fault is not None:
-                pointer, message = fault
-                here = dataclasses.replace(place, pointer=place.pointer + pointer)
-                here.fault("schema.invalid", f"{place.name!r} is no JSON Schema: {message}")
-                return INVALID
-        return value
+def check_template(text: str, place: Place) -> None:
+    """Report what is wrong with the templates in a text, and note it for the whole document."""
+    if not place.reading.is_stored:
+        report_language(template.check(text), place)
+        place.reading.templates.append(place.note(text))
 
 
-def schema_fault(schema: Json) -> tuple[str, str] | None:
-    """(pointer into the schema, what is wrong), or None if it compiles without fetching anything."""
-    from jsonschema import exceptions, validators
-
-    try:
-        chosen = validators.validator_for(schema, default=validators.Draft202012Validator)
-        chosen.check_schema(schema)
-    except exceptions.SchemaError as error:
-        return "".join(f"/{segment}" for segment in error.absolute_path), error.message
-    remote = _remote_reference(schema)
-    return ("", f"it refers to {remote}, and nothing is fetched") if remote else None
+def check_expression(text: str, place: Place) -> None:
+    """Report what is wrong with an expression, and note it for the whole document."""
+    if not place.reading.is_stored:
+        report_language(expression.check(text), place)
+        place.reading.expressions.append(place.note(text))
 
 
-def _remote_reference(schema: Json) -> str | None:
-    stack = [schema]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            target = item.get("$ref")
-            if isinstance(target, str) and "://" in target:
-                return target
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-    return None
+def report_language(problems: Iterable[LangProblem], place: Place) -> None:
+    """Problems of a template or an expression, at their place in the document."""
+    for problem in problems:
+        place.fault(
+            problem.code.replace("_", ".", 1),
+            problem.message,
+            suggestion=problem.suggestion,
+            is_warning=problem.is_warning,
+            is_local=True,
+            index=problem.column - 1,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An expression. blank: the code of the fault if it is blank; None lets `check` say it."""
+    """An expression. blank: the code of the fault if it is blank; "" allows that (it is never true)."""
 
     blank: str | None = None
 
@@ -246,12 +255,13 @@ class Condition:
         """See Kind."""
         if not isinstance(value, str):
             hint = f'write "{shown(value)}"' if isinstance(value, bool) else None
-            place.wrong_type("an expression (a text)", value, hint)
+            place.unexpected("an expression, as text", value, hint)
             return INVALID
-        if self.blank is not None and not value.strip():
-            place.fault(self.blank, f"{place.name!r} must not be blank", suggestion="write a condition")
-            return INVALID
-        report_language(expression.check(value), place)
+        if not value.strip() and self.blank is not None:
+            if self.blank:
+                place.unexpected("an expression that is not blank", value, code=self.blank)
+            return INVALID if self.blank else value
+        check_expression(value, place)
         return value
 
 
@@ -264,21 +274,9 @@ class TemplateText:
     def read(self, value: Json, place: Place) -> Any:
         """See Kind."""
         found = Text(blank=self.blank).read(value, place)
-        if found is not INVALID:
-            report_language(template.check(value), place)
+        if found is not INVALID and "{{" in value:
+            check_template(value, place)
         return found
-
-
-def report_language(problems: Iterable[LangProblem], place: Place) -> None:
-    """Problems of a template or an expression, at their place in the document."""
-    for problem in problems:
-        place.fault(
-            problem.code.replace("_", ".", 1),
-            f"{place.name!r}: {problem.message}",
-            suggestion=problem.suggestion,
-            is_warning=problem.is_warning,
-            index=problem.column - 1,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,16 +291,16 @@ class ListOf:
     def read(self, value: Json, place: Place) -> Any:
         """See Kind. The list becomes a tuple."""
         if not isinstance(value, list):
-            place.wrong_type("a list", value, "put it into [ ]" if value is not None else None)
+            place.unexpected("a list", value, "put it into [ ]" if value is not None else None)
             return INVALID
-        if len(value) < self.low or (self.high is not None and len(value) > self.high):
+        is_fitting = self.low <= len(value) and (self.high is None or len(value) <= self.high)
+        if not is_fitting:
             expected = f"at least {self.low}" if self.high is None else f"{self.low} to {self.high}"
-            if len(value) < self.low and self.low == 1:
-                expected = "at least one"
-            place.fault(self.code, f"{place.name!r} must have {expected} entries, not {len(value)}")
-            return INVALID
+            noun = "entry" if expected.endswith(" 1") else "entries"
+            expected = f"a list of {expected} {noun}"
+            place.fault(self.code, f"expected {expected}, got {len(value)}", expected=expected)
         read = [self.kind.read(item, place.at(index)) for index, item in enumerate(value)]
-        return INVALID if any(item is INVALID for item in read) else tuple(read)
+        return tuple(read) if is_fitting and not any(item is INVALID for item in read) else INVALID
 
 
 @dataclass(frozen=True, slots=True)

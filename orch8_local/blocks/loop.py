@@ -19,7 +19,7 @@ class Loop(Block):
     condition: str = part(Condition(blank="loop.condition_blank"))
     body: tuple[Block, ...] = part(Blocks(empty="loop.empty"))
     max_iterations: int = part(Whole(1, 100_000, code="loop.iterations"), default=1000)
-    break_on: str | None = part(Condition(), default=None)
+    break_on: str | None = part(Condition(blank=""), default=None)
     continue_on_error: bool = part(Flag(), default=False)
     poll_interval: int | None = part(Whole(0, 2**63 - 1), default=None)
     retain_iterations: int | None = part(Whole(0, 2**32 - 1), default=None)

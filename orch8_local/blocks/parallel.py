@@ -22,5 +22,4 @@ class Parallel(Block):
         """An empty branch does nothing."""
         for index, branch in enumerate(self.branches):
             if not branch:
-                here = place.at("branches").at(index)
-                here.fault("branches.empty", "this branch has no blocks", is_warning=True)
+                place.at("branches").at(index).doubt("branches.empty", "this branch has no blocks")

@@ -1,4 +1,8 @@
-"""The parts of a step and of a document (sequence-format 2.1, 5, 12): shapes only."""
+"""The parts of a step and of a document (sequence-format 2.1, 5, 12): shapes only. Times in milliseconds.
+
+The easy mistake: guessing what an unreadable time, zone or date means. It is refused: a step that is
+sent at once is the worst reading of a slip.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from orch8_local.blocks.kinds import (
     Condition,
     Duration,
     Flag,
-    JsonObject,
+    HandlerName,
     ListOf,
     Number,
     OneOf,
@@ -22,27 +26,28 @@ from orch8_local.blocks.kinds import (
     Text,
     Whole,
 )
-from orch8_local.blocks.shape import INVALID, Object, Place, part
+from orch8_local.blocks.schemas import JsonSchema
+from orch8_local.blocks.shape import INVALID, Object, Place, part, shown
 
 Json = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry(Object):
-    """When a failed step is executed again (5.1). Times in milliseconds."""
+    """When a failed step is executed again (5.1)."""
 
     max_attempts: int = part(Whole(1, 2**32 - 1, code="retry.attempts"))
     initial_backoff: int = part(Duration())
     max_backoff: int = part(Duration())
-    backoff_multiplier: float = part(Number(above=0, code="retry.multiplier"), default=2.0)
+    backoff_multiplier: float = part(Number("a number above 0", above=0, code="retry.multiplier"), default=2.0)
     retry_if: str | None = part(Condition(blank="retry.condition_blank"), default=None)
     non_retryable_codes: tuple[str, ...] | None = part(ListOf(Text(blank="retry.code_blank")), default=None)
-    jitter: float | None = part(Number(low=0, high=1), default=None)
+    jitter: float | None = part(Number("a number from 0 to 1", low=0, high=1), default=None)
 
     def check(self, place: Place) -> None:
         """The first wait is not longer than the longest."""
         if self.initial_backoff > self.max_backoff:
-            message = f"'initial_backoff' ({self.initial_backoff}) is longer than 'max_backoff' ({self.max_backoff})"
+            message = f"{self.initial_backoff} is longer than 'max_backoff' ({self.max_backoff})"
             place.at("initial_backoff").fault("retry.backoff", message, suggestion="swap the two")
 
 
@@ -62,9 +67,7 @@ class _LocalTime:
                 raise ValueError
             datetime(*(int(number) for number in parts.groups()))  # type: ignore[arg-type]
         except ValueError:
-            message = f"{place.name!r} is no local time: {found!r}"
-            place.fault("delay.time", message, suggestion="write it like 2026-03-01T09:30:00")
-            return INVALID
+            _unreadable(place, "delay.time", "a local time", found, "2026-03-01T09:30:00")
         return found
 
 
@@ -72,15 +75,13 @@ class _LocalTime:
 class _Zone:
     def read(self, value: Json, place: Place) -> Any:
         """The name of a time zone."""
-        found = Text(blank="delay.zone").read(value, place)
-        if found is INVALID:
+        found = Text().read(value, place)
+        if found is INVALID or place.reading.is_stored:
             return found
         try:
             ZoneInfo(found)
         except (KeyError, ValueError, OSError):
-            message = f"there is no time zone {found!r}"
-            place.fault("delay.zone", message, suggestion="write a name like Europe/Berlin or UTC")
-            return INVALID
+            _unreadable(place, "delay.zone", "the name of a time zone", found, "Europe/Berlin or UTC")
         return found
 
 
@@ -96,9 +97,14 @@ class _Day:
                 raise ValueError
             date.fromisoformat(found)
         except ValueError:
-            place.fault("delay.holiday", f"{found!r} is no date", suggestion="write it like 2026-12-25")
-            return INVALID
+            _unreadable(place, "delay.holiday", "a date", found, "2026-12-25")
         return found
+
+
+def _unreadable(place: Place, code: str, expected: str, found: str, example: str) -> None:
+    """A server takes the text and ignores it; here it is refused."""
+    message = f"expected {expected}, got {shown(found)}"
+    place.fault(code, message, expected=expected, suggestion=f"write it like {example}", is_local=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +118,7 @@ class Delay(Object):
     holidays: tuple[str, ...] = part(ListOf(_Day()), default=())
     jitter: int | None = part(Duration(), default=None)
 
-    def to_json(self) -> dict[str, Json]:
-        """An empty list of holidays is left out."""
-        written = Object.to_json(self)
-        if not self.holidays:
-            del written["holidays"]
-        return written
+    UNWRITTEN_EMPTY = frozenset({"holidays"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,15 +132,15 @@ class SendWindow(Object):
     def check(self, place: Place) -> None:
         """A window has a length."""
         if self.start_hour == self.end_hour:
-            message = f"'start_hour' and 'end_hour' are both {self.start_hour}"
-            place.fault("window.empty", message, suggestion="for all day, leave 'send_window' out")
+            message = f"the window begins and ends at {self.start_hour}"
+            place.at("end_hour").fault("window.empty", message, suggestion="for all day, leave 'send_window' out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Object):
     """One answer that a person may give."""
 
-    label: str = part(Text())
+    label: str = part(TemplateText())
     value: str = part(Text())
 
 
@@ -148,12 +149,12 @@ class WaitForInput(Object):
     """A person must answer first (5.5)."""
 
     prompt: str = part(TemplateText(), default="")
-    timeout: int | None = part(Duration(small=True), default=None)
-    escalation_handler: str | None = part(Text(), default=None)
+    timeout: int | None = part(Duration(is_long=True), default=None)
+    escalation_handler: str | None = part(HandlerName(), default=None)
     choices: tuple[Choice, ...] | None = part(ListOf(Shape(Choice), low=1, code="input.choices"), default=None)
     store_as: str | None = part(Text(empty="input.store_as"), default=None)
     allow_comment: bool = part(Flag(), default=False)
-    input_schema: dict[str, Json] | None = part(JsonObject(is_schema=True), default=None)
+    input_schema: dict[str, Json] | None = part(JsonSchema(), default=None)
 
     def check(self, place: Place) -> None:
         """No two answers have the same value."""
@@ -161,7 +162,7 @@ class WaitForInput(Object):
         for index, choice in enumerate(self.choices or ()):
             if choice.value in seen:
                 here = place.at("choices").at(index).at("value")
-                here.fault("input.choice_twice", f"the value {choice.value!r} is given twice")
+                here.fault("input.choice_twice", f"{choice.value!r} is the value of two choices")
             seen.add(choice.value)
 
 
@@ -172,13 +173,10 @@ class _DataAccess:
         if isinstance(value, bool) or value in ("all", "none"):
             return value
         if isinstance(value, dict) and set(value) == {"fields"}:
-            return {"fields": value["fields"]} if _are_texts(value["fields"], place) else INVALID
-        place.wrong_type('true, false, "all", "none" or {"fields": […]}', value)
+            fields = ListOf(Text()).read(value["fields"], place.at("fields"))
+            return INVALID if fields is INVALID else value
+        place.unexpected('true, false, "all", "none" or {"fields": […]}', value)
         return INVALID
-
-
-def _are_texts(value: Json, place: Place) -> bool:
-    return ListOf(Text()).read(value, place.at("fields")) is not INVALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,22 +193,28 @@ class ContextAccess(Object):
 class DeadlineBreach(Object):
     """What is called when the deadline passes (5.4)."""
 
-    handler: str = part(Text())
-    params: Json = part(AnyJson(), default=None)
+    handler: str = part(HandlerName())
+    params: Json = part(AnyJson(has_templates=True), default=None)
 
     WRITTEN_AS_NULL = frozenset({"params"})
+
+    def check(self, place: Place) -> None:
+        """Somebody is called."""
+        if not self.handler.strip():
+            place.at("handler").doubt("step.deadline_handler", "an empty name calls nobody")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compensation(Object):
     """How this effect can be undone (5.10)."""
 
-    handler: str = part(Text(blank="compensation.handler_blank"))
+    handler: str = part(HandlerName(blank="compensation.handler_blank"))
     params: Json = part(AnyJson(has_templates=True), default=None)
     depends_on: tuple[str, ...] = part(ListOf(Text(), high=256, code="compensation.too_many"), default=())
     verification: str = part(OneOf(("handler_result", "provider_receipt", "manual")), default="handler_result")
 
     WRITTEN_AS_NULL = frozenset({"params"})
+    UNWRITTEN_EMPTY = frozenset({"depends_on"})
 
     def check(self, place: Place) -> None:
         """No dependency twice."""
@@ -219,14 +223,44 @@ class Compensation(Object):
                 here = place.at("depends_on").at(index)
                 here.fault("compensation.twice", f"{block_id!r} is named twice")
 
-    def to_json(self) -> dict[str, Json]:
-        """What is at its default is left out."""
-        written = Object.to_json(self)
-        if not self.depends_on:
-            del written["depends_on"]
-        if self.verification == "handler_result":
-            del written["verification"]
-        return written
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify(Object):
+    """A read-only question that tells what became of an effect (effect-receipts 11.5)."""
+
+    handler: str = part(HandlerName(blank="effect.verify_handler"))
+    params: Json = part(AnyJson(has_templates=True), default=None)
+    found_if: str | None = part(Condition(blank="effect.verify_condition"), default=None)
+    absent_if: str | None = part(Condition(blank="effect.verify_condition"), default=None)
+    output: Json = part(AnyJson(has_templates=True), default=None)
+    settle_after: int | None = part(Duration(is_long=True), default=None)
+    checks: int | None = part(Whole(1, 1000), default=None)
+
+    def check(self, place: Place) -> None:
+        """The answer means something."""
+        if self.found_if is None and self.absent_if is None:
+            hint = 'write "found_if", a condition on the answer'
+            place.doubt("effect.verify_mute", "no answer of this probe can settle anything", hint)
+
+
+OUTCOMES = ("confirmed", "rejected", "throttled", "conflict", "ambiguous")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcomes:
+    def read(self, value: Json, place: Place) -> Any:
+        """From an HTTP status, as text, to what such an answer proves (effect-receipts 8)."""
+        if not isinstance(value, dict):
+            place.unexpected("an object from status to outcome", value)
+            return INVALID
+        is_valid = True
+        for status, outcome in value.items():
+            if re.fullmatch("[1-5][0-9]{2}", status) is None:
+                message = f"{shown(status)} is no HTTP status"
+                place.at(status).fault("effect.status", message, suggestion='write it like "409"', is_key=True)
+                is_valid = False
+            is_valid &= OneOf(OUTCOMES).read(outcome, place.at(status)) is not INVALID
+        return value if is_valid else INVALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,18 +269,21 @@ class Effect(Object):
 
     mode: str | None = part(OneOf(("at_most_once", "idempotent", "repeatable", "transactional")), default=None)
     key: str | None = part(TemplateText(blank="effect.key_blank"), default=None)
-    key_header: str | None = part(Text(blank="effect.key_header_blank"), default=None)
-    key_ttl: int | None = part(Duration(), default=None)
-    verify: Json = part(AnyJson(has_templates=True), default=None)
+    key_header: str | None = part(Text(blank="effect.key_header"), default=None)
+    key_ttl: int | None = part(Duration(is_long=True), default=None)
+    verify: Verify | None = part(Shape(Verify), default=None)
     unique_key: str | None = part(TemplateText(blank="effect.key_blank"), default=None)
-    settle: Json = part(AnyJson(), default=None)
-    outcomes: Json = part(AnyJson(), default=None)
+    settle: int | None = part(Duration(is_long=True), default=None)
+    outcomes: dict[str, str] | None = part(_Outcomes(), default=None)
 
     def check(self, place: Place) -> None:
-        """The header is one that HTTP can carry."""
+        """A key that is sent for sure, under a name that HTTP can carry."""
         if self.key_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", self.key_header):
-            message = f"{self.key_header!r} is no name of a header"
+            message = f"{shown(self.key_header)} is no name of a header"
             place.at("key_header").fault("effect.key_header", message, suggestion="for example Idempotency-Key")
+        if self.mode == "idempotent" and self.key is None:
+            message = "an effect that is declared idempotent needs a key that is sent with it"
+            place.fault("effect.key_missing", message, suggestion='add "key", or take "mode" out')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

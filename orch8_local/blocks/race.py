@@ -22,8 +22,8 @@ class Race(Block):
     def check(self, place: Place) -> None:
         """A race has runners, and says what winning is."""
         if len(self.branches) < 2:
-            place.at("branches").fault("race.single", "a race with one branch is no race", is_warning=True)
+            place.at("branches").doubt("race.single", "a race with one branch is no race")
         if self.semantics is None:
             message = "without 'semantics' the first branch that ends wins, even if it failed"
             hint = 'say which is meant: "first_to_succeed" or "first_to_resolve"'
-            place.fault("race.semantics", message, suggestion=hint, is_warning=True)
+            place.doubt("race.semantics", message, hint)

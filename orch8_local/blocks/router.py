@@ -19,7 +19,7 @@ class Route(Object):
     def check(self, place: Place) -> None:
         """An empty route does nothing."""
         if not self.blocks:
-            place.fault("router.route_empty", "this route has no blocks", is_warning=True)
+            place.at("blocks").doubt("router.route_empty", "this route has no blocks")
 
 
 @block_shape
@@ -36,4 +36,4 @@ class Router(Block):
     def check(self, place: Place) -> None:
         """There is somewhere to go."""
         if not self.routes and self.default is None:
-            place.fault("router.empty", "a router needs a route or a 'default'")
+            place.at("routes").fault("router.empty", "a router needs a route or a 'default'")

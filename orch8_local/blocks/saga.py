@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from orch8_local.blocks.block import Block, OneBlock, block_shape
 from orch8_local.blocks.kinds import ListOf, Shape, Text
-from orch8_local.blocks.shape import Object, Place, part
+from orch8_local.blocks.shape import INVALID, Object, Place, part
+
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class _SagaId:
+    def read(self, value: Json, place: Place) -> Any:
+        """An id in the space of block ids."""
+        found = Text(empty="block.id_empty").read(value, place)
+        if found is not INVALID:
+            place.reading.saga_ids.append(place.note(found))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaStep(Object):
     """One action and its compensation. Its id shares the space of block ids."""
 
-    id: str = part(Text(empty="block.id_empty"))
+    id: str = part(_SagaId())
     action: Block = part(OneBlock())
     compensation: Block | None = part(OneBlock(), default=None)
 
@@ -30,4 +43,4 @@ class Saga(Block):
     def check(self, place: Place) -> None:
         """An empty saga does nothing."""
         if not self.steps:
-            place.at("steps").fault("saga.empty", "this saga has no steps", is_warning=True)
+            place.at("steps").doubt("saga.empty", "this saga has no steps")

@@ -1,8 +1,9 @@
 """How a typed object of the format is declared and read: one dataclass per object, one kind per field.
 
 A field says its kind (`Text`, `Whole`, `Duration`, `Blocks` …) and its default; reading collects every
-fault with its place and goes on. Source: sequence-format 1, 3, 11.1. The easy mistake: a default of
-None means that null and absent are the same; any other default refuses null (3.3).
+fault with its place and goes on, and notes what only the whole document can judge: ids, handlers,
+texts that speak a language. Source: sequence-format 1, 3, 11.1. The easy mistake: a default of None
+means that null and absent are the same; any other default refuses null (3.3).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 Json = Any
@@ -21,12 +22,16 @@ BRIEF = 40
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to say about a document; its line and column follow from pointer, key or index."""
+    """One thing to say about a document; its line and column follow from pointer, key or index.
+
+    message: without the place. is_local: an Orch8 server would accept the document all the same.
+    """
 
     code: str
     message: str
     pointer: str
     is_warning: bool = False
+    is_local: bool = False
     block_id: str | None = None
     expected: str | None = None
     suggestion: str | None = None
@@ -35,30 +40,68 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """A text that the whole document has to judge, and where it stands.
+
+    is_queued: a handler's step names a queue, so somebody else may provide it.
+    """
+
+    text: str
+    pointer: str
+    block_id: str | None = None
+    is_queued: bool = False
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that is found while one document is read. Everything is kept of broken blocks, too.
+
+    is_stored: the document was checked before; languages and schemas are taken as they are.
+    lists: (pointer, raw list) of every list of blocks. steps: (pointer, raw step).
+    """
+
+    is_stored: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    block_ids: list[Note] = field(default_factory=list)
+    saga_ids: list[Note] = field(default_factory=list)
+    handlers: list[Note] = field(default_factory=list)
+    templates: list[Note] = field(default_factory=list)
+    expressions: list[Note] = field(default_factory=list)
+    lists: list[tuple[str, list[Json]]] = field(default_factory=list)
+    steps: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a value stands while it is read. depth: how many composites are around it."""
 
-    report: Callable[[Finding], None]
+    reading: Reading
     pointer: str = ""
-    name: str = ""
     block_id: str | None = None
+    is_queued: bool = False
     depth: int = 0
 
-    def at(self, name: str | int, **changes: Any) -> Place:
+    def at(self, name: str | int) -> Place:
         """One step further down."""
-        segment = str(name).replace("~", "~0").replace("/", "~1")
-        label = str(name) if isinstance(name, str) else f"{self.name}[{name}]"
-        return dataclasses.replace(self, pointer=f"{self.pointer}/{segment}", name=label, **changes)
+        return dataclasses.replace(self, pointer=f"{self.pointer}/{segment(name)}")
 
     def fault(self, code: str, message: str, **more: Any) -> None:
         """Report one fault here."""
-        self.report(Finding(code, message, self.pointer, block_id=self.block_id, **more))
+        self.reading.findings.append(Finding(code, message, self.pointer, block_id=self.block_id, **more))
 
-    def wrong_type(self, expected: str, value: Json, suggestion: str | None = None) -> None:
-        """Report that something else was expected."""
-        code = "type.null" if value is None else "type.wrong"
-        message = f"{self.name!r} must be {expected}, not {shown(value)}"
+    def doubt(self, code: str, message: str, suggestion: str | None = None) -> None:
+        """Report a warning here: it runs, but hardly as meant."""
+        self.fault(code, message, suggestion=suggestion, is_warning=True)
+
+    def unexpected(self, expected: str, value: Json, suggestion: str | None = None, code: str = "") -> None:
+        """Report that something else was expected. code: of a right type with a wrong value."""
+        code = code or ("type.null" if value is None else "type.wrong")
+        message = f"expected {expected}, got {shown(value)}"
         self.fault(code, message, expected=expected, suggestion=suggestion)
+
+    def note(self, text: str) -> Note:
+        """The text that stands here."""
+        return Note(text, self.pointer, self.block_id, self.is_queued)
 
 
 class _Invalid:
@@ -75,6 +118,11 @@ class Kind(Protocol):
     def read(self, value: Json, place: Place) -> Any:
         """The value as the program holds it, or INVALID after a report."""
         ...
+
+
+def segment(name: str | int) -> str:
+    """A key or an index as a segment of a JSON pointer (RFC 6901)."""
+    return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def shown(value: Json) -> str:
@@ -106,10 +154,12 @@ class Object:
 
     WRITTEN_AS_NULL: ClassVar[frozenset[str]] = frozenset()
     """Absent optional fields that the stored form writes as null."""
+    UNWRITTEN_EMPTY: ClassVar[frozenset[str]] = frozenset()
+    """Lists that the stored form leaves out while they are empty."""
 
     @classmethod
-    def keeps(cls, name: str) -> bool:  # noqa: ARG003
-        """True for an unknown key that is allowed."""
+    def keeps(cls, name: str) -> bool:  # noqa: ARG003 - the top of a document looks at it
+        """True for unknown keys that are allowed here."""
         return False
 
     def check(self, place: Place) -> None:
@@ -118,10 +168,11 @@ class Object:
     def to_json(self) -> dict[str, Json]:
         """The stored form: defaults filled in, durations in milliseconds, absent options left out."""
         written: dict[str, Json] = {}
-        for field in kinds_of(type(self)):
-            value = getattr(self, field)
-            if value is not None or field in self.WRITTEN_AS_NULL:
-                written[field] = _written(value)
+        for name in kinds_of(type(self)):
+            value = getattr(self, name)
+            is_left_out = value is None and name not in self.WRITTEN_AS_NULL
+            if not is_left_out and not (value == () and name in self.UNWRITTEN_EMPTY):
+                written[name] = _written(value)
         return written
 
 
@@ -148,7 +199,8 @@ def kinds_of(shape: type[Object]) -> Mapping[str, dataclasses.Field[Any]]:
 def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[str] = ()) -> Any:
     """Read one typed object. extra: keys that somebody else has read."""
     if not isinstance(value, dict):
-        place.wrong_type("an object", value)
+        hint = "put its fields into { }" if isinstance(value, list) else None
+        place.unexpected("an object", value, hint)
         return INVALID
     fields = kinds_of(shape)
     arguments: dict[str, Any] = {}
@@ -156,14 +208,15 @@ def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[
     for key in value:
         if key not in fields and key not in extra and not shape.keeps(key):
             _unknown(key, fields, place)
-    for name, field in fields.items():
-        is_optional = field.default is None
-        if name not in value or (value[name] is None and is_optional and not _takes_null(field)):
-            if _is_required(field):
-                place.fault("type.missing", f"{name!r} is missing{of_block(place)}", expected=name)
+    for name, declared in fields.items():
+        if name not in value:
+            if _is_required(declared):
+                _missing(name, value, fields, place)
                 is_valid = False
             continue
-        found = field.metadata["kind"].read(value[name], place.at(name))
+        if value[name] is None and declared.default is None and not _takes_null(declared):
+            continue
+        found = declared.metadata["kind"].read(value[name], place.at(name))
         if found is INVALID:
             is_valid = False
         arguments[name] = found
@@ -174,40 +227,54 @@ def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[
     return made
 
 
-def of_block(place: Place) -> str:
-    """Which block or object a message speaks of, with a space before it."""
-    if place.block_id is not None:
-        return f" (block {place.block_id!r})"
-    return f" in {place.name!r}" if place.name else ""
+def _takes_null(declared: dataclasses.Field[Any]) -> bool:
+    return bool(getattr(declared.metadata["kind"], "takes_null", False))
 
 
-def _takes_null(field: dataclasses.Field[Any]) -> bool:
-    return bool(getattr(field.metadata["kind"], "takes_null", False))
+def _is_required(declared: dataclasses.Field[Any]) -> bool:
+    return declared.default is dataclasses.MISSING and declared.default_factory is dataclasses.MISSING
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def _missing(name: str, value: Mapping[str, Json], fields: Mapping[str, Any], place: Place) -> None:
+    """Report a required field; if another key was probably meant to be it, say so there."""
+    meant = [key for key in value if key not in fields and _near(key, fields) == name]
+    hint = f"is {meant[0]!r} meant to be it?" if meant else f'add "{name}"'
+    place.fault("type.missing", f"{name!r} is missing", expected=name, suggestion=hint)
 
 
-_MEANT = {
-    "timeout_ms": "timeout",
-    "retries": "retry",
-    "try": "try_block",
-    "catch": "catch_block",
-    "finally": "finally_block",
-    "if": "when",
-    "condition": "when",
-    "attempts": "max_attempts",
-    "backoff": "initial_backoff",
-    "args": "params",
-    "with": "params",
-    "idempotency_key": "key",
+MEANT = {
+    "timeout_ms": ("timeout",),
+    "retries": ("retry", "max_attempts"),
+    "try": ("try_block",),
+    "catch": ("catch_block",),
+    "finally": ("finally_block",),
+    "if": ("when", "condition"),
+    "condition": ("when",),
+    "when": ("condition",),
+    "then": ("blocks",),
+    "else": ("default",),
+    "steps": ("blocks", "body", "branches", "routes"),
+    "do": ("body",),
+    "blocks": ("body", "steps"),
+    "items": ("collection",),
+    "attempts": ("max_attempts",),
+    "backoff": ("initial_backoff",),
+    "args": ("params",),
+    "with": ("params",),
+    "config": ("params",),
+    "idempotency_key": ("key",),
+    "until": ("break_on",),
 }
+"""What people write who come from elsewhere; only fields that exist at the place count."""
+
+
+def _near(key: str, fields: Mapping[str, Any]) -> str | None:
+    """The field that an unknown key was probably meant to be."""
+    known = [name for name in MEANT.get(key, ()) if name in fields]
+    return next(iter(known or difflib.get_close_matches(key, fields, n=1, cutoff=0.6)), None)
 
 
 def _unknown(key: str, fields: Mapping[str, Any], place: Place) -> None:
-    meant = _MEANT.get(key)
-    near = [meant] if meant in fields else difflib.get_close_matches(key, fields, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"
-    message = f"there is no field {key!r} here{of_block(place)}"
-    place.at(key).fault("field.unknown", message, suggestion=hint, is_key=True)
+    near = _near(key, fields)
+    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(fields)}"
+    place.at(key).fault("field.unknown", "there is no such field here", suggestion=hint, is_key=True, is_local=True)

@@ -13,7 +13,17 @@ from typing import Any
 
 from orch8_local.blocks.base import Action, BlockContext, End, RunHandler, register
 from orch8_local.blocks.block import Block, block_shape
-from orch8_local.blocks.kinds import AnyJson, Condition, Duration, Flag, JsonObject, Shape, TemplateText, Text
+from orch8_local.blocks.kinds import (
+    AnyJson,
+    Condition,
+    Duration,
+    Flag,
+    HandlerName,
+    Shape,
+    TemplateText,
+    Text,
+    check_expression,
+)
 from orch8_local.blocks.parts import (
     Compensation,
     ContextAccess,
@@ -24,9 +34,10 @@ from orch8_local.blocks.parts import (
     SendWindow,
     WaitForInput,
 )
+from orch8_local.blocks.schemas import JsonSchema
 from orch8_local.blocks.shape import Place, part
 from orch8_local.errors import ExpressionError
-from orch8_local.lang import expression
+from orch8_local.lang import expression, template
 from orch8_local.lang.jsontext import text_of
 from orch8_local.lang.scope import Scope
 from orch8_local.model.outcome import Outcome
@@ -44,7 +55,7 @@ class Step(Block):
     type = "step"
     WRITTEN_AS_NULL = frozenset({"params", "delay", "retry"})
 
-    handler: str = part(Text(empty="step.handler_empty", blank="step.handler_empty"))
+    handler: str = part(HandlerName(empty="step.handler_empty", blank="step.handler_blank"))
     params: Json = part(AnyJson(has_templates=True), default=None)
     when: str | None = part(Condition(), default=None)
     delay: Delay | None = part(Shape(Delay), default=None)
@@ -52,38 +63,57 @@ class Step(Block):
     rate_limit_key: str | None = part(Text(), default=None)
     wait_for_input: WaitForInput | None = part(Shape(WaitForInput), default=None)
     retry: Retry | None = part(Shape(Retry), default=None)
-    timeout: int | None = part(Duration(small=True), default=None)
-    deadline: int | None = part(Duration(small=True), default=None)
+    timeout: int | None = part(Duration(is_long=True), default=None)
+    deadline: int | None = part(Duration(is_long=True), default=None)
     on_deadline_breach: DeadlineBreach | None = part(Shape(DeadlineBreach), default=None)
-    fallback_handler: str | None = part(Text(), default=None)
+    fallback_handler: str | None = part(HandlerName(), default=None)
     cache_key: str | None = part(TemplateText(), default=None)
     context_access: ContextAccess | None = part(Shape(ContextAccess), default=None)
-    output_schema: dict[str, Json] | None = part(JsonObject(is_schema=True), default=None)
+    output_schema: dict[str, Json] | None = part(JsonSchema(), default=None)
     cancellable: bool = part(Flag(), default=True)
     queue_name: str | None = part(Text(), default=None)
     compensation: Compensation | None = part(Shape(Compensation), default=None)
     effect: Effect | None = part(Shape(Effect), default=None)
 
+    @classmethod
+    def look(cls, raw: dict[str, Json], place: Place) -> None:
+        """Its params are for the handler to judge; the condition of an `assert` is an expression (10)."""
+        place.reading.steps.append((place.pointer, raw))
+        params = raw.get("params")
+        if raw.get("handler") == "assert" and isinstance(params, dict):
+            condition = params.get("condition")
+            if isinstance(condition, str) and condition.strip():
+                check_expression(condition, place.at("params").at("condition"))
+
     def check(self, place: Place) -> None:
         """What does not fit together within one step."""
-        if self.compensation is not None and self.id in self.compensation.depends_on:
-            place.at("compensation").at("depends_on").fault("compensation.itself", f"{self.id!r} names itself")
-        if self.effect is not None and self.effect.mode == "idempotent" and self.effect.key is None:
-            message = f"step {self.id!r} is declared idempotent, but no 'key' is sent with it"
-            hint = 'add "key" to "effect", or take "mode" out'
-            place.at("effect").fault("effect.key_missing", message, suggestion=hint)
-        self._doubts(place)
-
-    def _doubts(self, place: Place) -> None:
         if self.timeout is not None and self.deadline is not None and self.timeout > self.deadline:
-            message = "'timeout' is longer than 'deadline'"
-            place.at("timeout").fault("step.timeout", message, is_warning=True)
+            message = f"{self.timeout} is longer than 'deadline' ({self.deadline})"
+            place.at("timeout").doubt("step.timeout", message)
         if self.on_deadline_breach is not None and self.deadline is None:
-            message = "'on_deadline_breach' without a 'deadline' is never called"
-            place.at("on_deadline_breach").fault("step.deadline", message, is_warning=True)
+            place.at("on_deadline_breach").doubt("step.deadline", "without a 'deadline' it is never called")
         if self.fallback_handler == self.handler:
-            message = "'fallback_handler' is the handler itself"
-            place.at("fallback_handler").fault("step.fallback", message, is_warning=True)
+            place.at("fallback_handler").doubt("step.fallback", "this is the handler itself")
+        if self.handler == "wait_for_event" and self.wait_for_input is None:
+            place.doubt("step.event", "'wait_for_event' without 'wait_for_input' waits for nothing")
+        elif self.handler == "wait_for_event" and self.wait_for_input and self.wait_for_input.choices:
+            at = place.at("wait_for_input").at("choices")
+            at.doubt("step.event_choices", "an event is no choice: nothing can answer this", "take them out")
+        if self.context_access is not None:
+            self._hidden(place)
+
+    def _hidden(self, place: Place) -> None:
+        """Params that read a section which the step hides from itself (5.6)."""
+        assert self.context_access is not None
+        hidden = {name for name in ("config", "runtime") if not getattr(self.context_access, name)}
+        if self.context_access.data in (False, "none"):
+            hidden |= {"data", "input"}
+        for keys in template.references([self.params, self.cache_key]):
+            section = keys[1] if keys[0] == "context" and len(keys) > 1 else keys[0]
+            if section in hidden:
+                message = f"'{'.'.join(keys[:3])}' reads nothing: 'context_access' hides it"
+                place.at("context_access").doubt("step.access", message)
+                return
 
 
 LONGEST_WAIT_MS = 10 * 365 * 86_400_000

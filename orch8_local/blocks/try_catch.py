@@ -24,4 +24,4 @@ class TryCatch(Block):
         """An empty catch hides failures."""
         if not self.catch_block:
             message = "an empty 'catch_block' hides the failure"
-            place.at("catch_block").fault("try.catch_empty", message, is_warning=True)
+            place.at("catch_block").doubt("try.catch_empty", message)

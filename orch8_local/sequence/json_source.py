@@ -25,6 +25,7 @@ MAX_DEPTH = 320
 """Levels of arrays and objects; deeper text is refused. 64 blocks fit, Python's stack is far away.
 Beyond PORTABLE_DEPTH a server refuses it."""
 PORTABLE_DEPTH = 127
+LONGEST_PLACE = 24
 _LONGEST_INTEGER = 4000
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -107,9 +108,7 @@ def parse_json(text: str | bytes) -> JsonSource:
             source = JsonSource(error.object[: error.start].decode("utf-8"))
             line, column = source.line_and_column(len(source.text))
             message = f"the text is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
-            problem = Problem(
-                "json.encoding", message, line=line, column=column, suggestion="save it as UTF-8"
-            )
+            problem = Problem("json.encoding", message, line=line, column=column, suggestion="save it as UTF-8")
             source.problems.append(problem)
             return source
     reader = _Reader(text)
@@ -162,9 +161,7 @@ def _depth(value: Json) -> int:
     depth, level = 0, [value]
     while containers := [item for item in level if isinstance(item, (dict, list))]:
         depth += 1
-        level = [
-            child for item in containers for child in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
     return depth
 
 
@@ -192,9 +189,7 @@ class _Reader:
     def read(self) -> None:
         """The whole text."""
         if self._text.startswith("\ufeff"):
-            self._problem(
-                "json.bom", "the text begins with a byte order mark", 0, "save it as UTF-8 without BOM"
-            )
+            self._problem("json.bom", "the text begins with a byte order mark", 0, "save it as UTF-8 without BOM")
             self._at = 1
         self._skip()
         if self._at >= len(self._text):
@@ -327,9 +322,7 @@ class _Reader:
     def _no_value(self, word: str) -> None:
         """Report a word that is no value and go on behind it; stop where there is no word."""
         if not word:
-            raise self._stop(
-                "json.syntax", "the text ends where a value is expected", "is the file complete?"
-            )
+            raise self._stop("json.syntax", "the text ends where a value is expected", "is the file complete?")
         if not (word[0].isalnum() or word[0] in "+-._"):
             hints = {"'": "text stands in double quotes", "]": "write a value", "}": "write a value"}
             raise self._stop("json.syntax", f"expected a value, found {self._found()}", hints.get(word))
@@ -465,6 +458,22 @@ def _sort(members: dict[str, Json]) -> None:
 def printable(text: str) -> str:
     """Text that has a UTF-8 form: half a character becomes U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def place_in_words(pointer: str) -> str:
+    """A JSON pointer for people: `blocks[2].retry.max_attempts`; "" for the whole document."""
+    parts = []
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if name.isdecimal() and name.isascii():
+            parts.append(f"[{name}]")
+        elif re.fullmatch(r"[\w$-]+", name):
+            parts.append(f".{name}" if parts else name)
+        else:
+            parts.append(f"[{json.dumps(name, ensure_ascii=False)}]")
+    if len(parts) > LONGEST_PLACE:
+        parts[LONGEST_PLACE // 2 : -LONGEST_PLACE // 2] = [" … "]
+    return "".join(parts)
 
 
 def escaped(key: str) -> str:

@@ -1,152 +1,272 @@
-"""What a valid document probably does not mean: names nobody has, references that lead nowhere.
+"""What only the whole document shows: ids, handlers, references, and what is probably not meant.
 
-Source: sequence-format 11.1 (errors beyond the reference), 11.2. Works on the parsed languages, not on
-the text, so prose that mentions `outputs.x` is left alone.
+Judges the notes of a reading, so that a fault in one field hides none in another. Source:
+sequence-format 11.1 (errors beyond the reference), 11.2. Works on the parsed languages, not on the
+text, so prose that mentions `outputs.x` is left alone.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
 
-from orch8_local.blocks.block import Block, children_of
-from orch8_local.blocks.for_each import ForEach
-from orch8_local.blocks.loop import Loop
-from orch8_local.blocks.router import Router
-from orch8_local.blocks.saga import Saga
-from orch8_local.blocks.shape import Finding
-from orch8_local.blocks.step import Step
-from orch8_local.blocks.sub_sequence import SubSequence
+from orch8_local.blocks.shape import Finding, Note, Reading, shown
 from orch8_local.lang import expression, template
-
-if TYPE_CHECKING:
-    from orch8_local.sequence.document import SequenceDefinition
+from orch8_local.sequence.params import param_findings
 
 Json = Any
 
-_EASY_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+MAX_BLOCKS = 5000
+MAX_ID_CHARACTERS = 128
+_PLAIN_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_RESERVED = ("_interceptor:", "_sla:")
 _PLUGINS = ("ap://", "grpc://", "wasm://")
+_BUILT_IN_WORDS = """
+noop log sleep fail transform assert set_state get_state delete_state merge_state http_request tool_call
+mcp_call llm_call agent embed memory_store memory_search memory_delete human_review self_modify emit_event
+send_signal query_instance wait_for_event blob_put blob_get
+"""
+BUILT_INS = frozenset(_BUILT_IN_WORDS.split())
+"""The built-in handlers of the format (execution-semantics 5), whether this version has them or not."""
 
 
 def lint(
-    definition: SequenceDefinition, *, handlers: Collection[str] | None, external_handlers: Collection[str]
+    reading: Reading,
+    *,
+    handlers: Collection[str] | Mapping[str, Any] | None,
+    external_handlers: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """All findings about a definition that could be read whole."""
-    known = {block.id for block, _, _ in definition.walk()}
-    known |= {step.id for block, _, _ in definition.walk() if isinstance(block, Saga) for step in block.steps}
-    if definition.interceptors is not None:
-        message = "interceptors only leave a trace; their handlers are not called"
-        yield Finding("interceptors.trace", message, "/interceptors", is_warning=True)
-    yield from _unreachable(definition.blocks, "/blocks")
-    for block, pointer, _ in definition.walk():
-        if not _EASY_ID.fullmatch(block.id) and block.id.strip() and "." not in block.id:
-            message = f"the id {block.id!r} is easier to use as letters, digits and '_'"
-            yield Finding("block.id_style", message, f"{pointer}/id", is_warning=True, block_id=block.id)
-        if isinstance(block, Step):
-            yield from _handlers(block, pointer, handlers, external_handlers)
-        for where, siblings in _lists_below(block):
-            yield from _unreachable(siblings, pointer + where)
-        yield from _references(block, pointer, known)
+    """All findings about what a reading has noted."""
+    ids = _Ids(reading)
+    yield from ids.faults()
+    yield from _dependencies(reading, ids)
+    yield from _handlers(reading, handlers, external_handlers)
+    yield from _references(reading, ids)
+    yield from param_findings(reading, handlers if isinstance(handlers, Mapping) else {})
+    for pointer, blocks in reading.lists:
+        yield from _unreachable(blocks, pointer)
 
 
-def _lists_below(block: Block) -> Iterator[tuple[str, list[Block]]]:
-    """(pointer below the block, blocks) of every list of blocks directly in it."""
-    for where, members in groupby(children_of(block), key=lambda child: child[0].rpartition("/")[0]):
-        yield where, [member for _, member in members]
+# --- ids -------------------------------------------------------------------------------------------
 
 
-def _unreachable(blocks: Sequence[Block], pointer: str) -> Iterator[Finding]:
-    """A block after an unconditional `fail` never runs."""
-    for index, (block, following) in enumerate(pairwise(blocks), 1):
-        if isinstance(block, Step) and block.handler == "fail" and block.when is None:
-            message = f"{following.id!r} comes after a 'fail' and never runs"
-            where = f"{pointer}/{index}"
-            yield Finding("block.unreachable", message, where, is_warning=True, block_id=following.id)
+def _tree(pointer: str) -> str:
+    """`blocks`, `on_failure` or `on_cancel`: each is a tree of its own."""
+    return pointer.split("/", 2)[1]
+
+
+class _Ids:
+    """The ids of a document, by tree."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._blocks = reading.block_ids
+        self._saga = reading.saga_ids
+        self.order = {(_tree(note.pointer), note.text): index for index, note in enumerate(self._blocks)}
+
+    def visible_from(self, pointer: str) -> set[str]:
+        """Ids whose outputs a text at this place may read: those of its own tree and of the main one."""
+        trees = {"blocks", _tree(pointer)}
+        return {note.text for note in self._blocks if _tree(note.pointer) in trees}
+
+    def faults(self) -> Iterator[Finding]:
+        """Twice the same, out of reach, too many."""
+        first: dict[tuple[str, str], Note] = {}
+        saga = {note.pointer for note in self._saga}
+        for note in [*self._blocks, *self._saga]:
+            yield from _unfit(note)
+            key = (_tree(note.pointer), unicodedata.normalize("NFC", note.text))
+            other = first.setdefault(key, note)
+            if other is not note:
+                yield _duplicate(note, other, is_saga=bool(saga & {note.pointer, other.pointer}))
+        n_ids = len({note.text for note in [*self._blocks, *self._saga]})
+        if n_ids > MAX_BLOCKS:
+            yield Finding("block.count", f"there are {n_ids} blocks; at most {MAX_BLOCKS} are possible", "/blocks")
+
+
+def _duplicate(note: Note, other: Note, *, is_saga: bool) -> Finding:
+    where = other.pointer.removesuffix("/id")
+    message = f"the id {shown(note.text)} is taken by {where}"
+    if note.text != other.text:
+        message = f"the id {shown(note.text)} looks like that of {where} ({shown(other.text)})"
+    hint = "an id is unique in its tree"
+    if is_saga:
+        hint = "a saga's step and its action need different ids"
+    return Finding("block.id_duplicate", message, note.pointer, block_id=note.text, suggestion=hint)
+
+
+def _unfit(note: Note) -> Iterator[Finding]:
+    text, code, message = note.text, "", ""
+    if not text:
+        return  # said where it was read
+    plain = "".join(c if c.isalnum() or c == "_" else "_" for c in text.strip())
+    if not text.strip():
+        code, message = "block.id_blank", "the id is blank"
+    elif "." in text:
+        code, message = "block.id_dot", f"no path can reach a block whose id has a dot ({shown(text)})"
+    elif any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
+        code, message = "block.id_control", f"the id {shown(text)} holds a control character"
+    elif len(text) > MAX_ID_CHARACTERS:
+        code, message = "block.id_long", f"an id has at most {MAX_ID_CHARACTERS} characters, not {len(text)}"
+    elif text.startswith(_RESERVED):
+        code, message = "block.id_reserved", f"ids like {shown(text)} are used by the engine itself"
+    if code:
+        hint = f"write {plain[:MAX_ID_CHARACTERS]!r}" if plain.strip("_") else None
+        yield Finding(code, message, note.pointer, block_id=text, suggestion=hint, is_local=True)
+    elif not _PLAIN_ID.fullmatch(text):
+        message = f'an expression reaches the output of {shown(text)} only as outputs["…"]; a server not at all'
+        hint = f"write {plain!r}" if _PLAIN_ID.fullmatch(plain) else "use letters, digits and _"
+        yield Finding("block.id_style", message, note.pointer, block_id=text, suggestion=hint, is_warning=True)
+
+
+def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
+    """Ids in `compensation.depends_on` exist, and do not go round in a circle."""
+    needs: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for pointer, step in reading.steps:
+        compensation = step.get("compensation")
+        wanted = compensation.get("depends_on") if isinstance(compensation, dict) else None
+        block_id, tree = step.get("id"), _tree(pointer)
+        if not isinstance(wanted, list) or not isinstance(block_id, str):
+            continue
+        where = f"{pointer}/compensation/depends_on"
+        needs[tree, block_id] = (where, [text for text in wanted if isinstance(text, str)])
+        for index, text in enumerate(wanted):
+            if isinstance(text, str) and (tree, text) not in ids.order:
+                near = difflib.get_close_matches(text, [name for at, name in ids.order if at == tree], n=1)
+                hint = f"did you mean {near[0]!r}?" if near else None
+                message = f"there is no block {shown(text)} to depend on"
+                yield Finding(
+                    "compensation.unknown",
+                    message,
+                    f"{where}/{index}",
+                    block_id=block_id,
+                    suggestion=hint,
+                    is_local=True,
+                )
+    for (tree, block_id), (where, wanted) in needs.items():
+        if block_id in wanted:
+            message = f"{shown(block_id)} depends on itself"
+            yield Finding("compensation.itself", message, where, block_id=block_id)
+        elif _reaches(block_id, {name: texts for (at, name), (_, texts) in needs.items() if at == tree}):
+            message = f"{shown(block_id)} depends on itself, over others"
+            yield Finding("compensation.cycle", message, where, block_id=block_id, is_local=True)
+
+
+def _reaches(start: str, needs: Mapping[str, list[str]]) -> bool:
+    """True if `start` is reached again from itself."""
+    seen: set[str] = set()
+    stack = [start]
+    while stack:
+        for following in needs.get(stack.pop(), ()):
+            if following == start:
+                return True
+            if following not in seen:
+                seen.add(following)
+                stack.append(following)
+    return False
+
+
+# --- handlers --------------------------------------------------------------------------------------
 
 
 def _handlers(
-    step: Step, pointer: str, handlers: Collection[str] | None, external_handlers: Collection[str]
+    reading: Reading, handlers: Collection[str] | None, external_handlers: Collection[str]
 ) -> Iterator[Finding]:
     """A handler is known here, or somebody else is named who has it (product D14)."""
-    named = [("handler", step.handler)]
-    if step.compensation is not None:
-        named.append(("compensation/handler", step.compensation.handler))
-    for field, name in named:
-        where = f"{pointer}/{field}"
+    for note in reading.handlers:
+        name, where = note.text, note.pointer
         if name.startswith(_PLUGINS):
-            message = f"{name!r} is a plugin of an Orch8 server; there are none here"
-            yield Finding("handler.plugin", message, where, block_id=step.id)
-        elif handlers is not None and name not in handlers and name not in external_handlers:
-            if field == "handler" and step.queue_name is not None:
-                continue
-            near = difflib.get_close_matches(name, handlers, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`orch8-local handlers list` shows all"
+            message = f"{shown(name)} is a plug-in of an Orch8 server; there are none here"
+            yield Finding("handler.plugin", message, where, block_id=note.block_id, is_local=True)
+        elif handlers is None or name in handlers or name in external_handlers or note.is_queued:
+            continue
+        elif name in BUILT_INS:
+            message = f"the handler {shown(name)} is not built in this version"
+            hint = "run the document on an Orch8 server"
             yield Finding(
-                "handler.unknown",
-                f"there is no handler {name!r}",
+                "handler.not_built",
+                message,
                 where,
-                block_id=step.id,
+                block_id=note.block_id,
                 suggestion=hint,
-                is_warning=field != "handler",
+                is_warning=True,
             )
+        else:
+            near = difflib.get_close_matches(name, [*handlers, *external_handlers], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`orch8-local handlers list` shows all"
+            message = f"there is no handler {shown(name)}"
+            yield Finding("handler.unknown", message, where, block_id=note.block_id, suggestion=hint, is_local=True)
 
 
-def _references(block: Block, pointer: str, known: set[str]) -> Iterator[Finding]:
-    """`outputs.x` where no block has the id x."""
-    for where, paths in _read_by(block):
-        for path in paths:
-            if path[0] not in ("outputs", "steps") or len(path) < 2 or path[1] in known:
+# --- references ------------------------------------------------------------------------------------
+
+
+def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
+    """`outputs.x` where no block has the id x, or where it cannot have run yet."""
+    spoken = [(note, template.references(note.text)) for note in reading.templates]
+    spoken += [(note, expression.references(note.text)) for note in reading.expressions]
+    for note, paths in spoken:
+        for path in dict.fromkeys(path[:2] for path in paths):
+            if path[0] not in ("outputs", "steps") or len(path) < 2:
                 continue
-            near = difflib.get_close_matches(path[1], known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"blocks are {', '.join(sorted(known)[:8])}"
-            message = f"'{path[0]}.{path[1]}' is always null: there is no block {path[1]!r}"
+            index = max(note.text.find(".".join(path)), 0)
+            known = ids.visible_from(note.pointer)
+            if path[1] not in known:
+                near = difflib.get_close_matches(path[1], known, n=1)
+                hint = f"did you mean '{path[0]}.{near[0]}'?" if near else None
+                message = f"'{'.'.join(path)}' is always null: there is no block {shown(path[1])}"
+                yield Finding(
+                    "reference.unknown",
+                    message,
+                    note.pointer,
+                    block_id=note.block_id,
+                    suggestion=hint,
+                    index=index,
+                    is_local=True,
+                )
+            elif _is_later(note, path[1], reading):
+                message = f"'{'.'.join(path)}' is null here: block {shown(path[1])} comes later"
+                yield Finding(
+                    "reference.later",
+                    message,
+                    note.pointer,
+                    block_id=note.block_id,
+                    index=index,
+                    is_warning=True,
+                )
+
+
+def _is_later(note: Note, block_id: str, reading: Reading) -> bool:
+    """True if a block begins only after the one that reads it, and no loop brings it round again."""
+    producers = [each.pointer.removesuffix("/id") for each in reading.block_ids if each.text == block_id]
+    reader = note.pointer.split("/")
+    for producer in producers:
+        other = producer.split("/")
+        shared = 0
+        while shared < min(len(reader), len(other)) and reader[shared] == other[shared]:
+            shared += 1
+        if shared == len(other) or shared == 1 or "body" in reader[:shared]:
+            return False  # the reader is inside the producer, in another tree, or in a loop with it
+        if not (reader[shared].isdigit() and int(reader[shared]) < int(other[shared])):
+            return False
+        if reader[shared - 1] in ("branches", "variants", "routes"):
+            return False  # beside each other: which one runs, and when, is not decided by their order
+    return bool(producers)
+
+
+def _unreachable(blocks: list[Json], pointer: str) -> Iterator[Finding]:
+    """A block after an unconditional `fail` never runs."""
+    for index, (block, following) in enumerate(pairwise(blocks), 1):
+        if isinstance(block, dict) and block.get("handler") == "fail" and block.get("when") is None:
+            block_id = following.get("id") if isinstance(following, dict) else None
             yield Finding(
-                "reference.unknown", message, pointer + where, is_warning=True, block_id=block.id, suggestion=hint
+                "block.unreachable",
+                "this block comes after a 'fail' and never runs",
+                f"{pointer}/{index}",
+                is_warning=True,
+                block_id=block_id if isinstance(block_id, str) else None,
             )
-
-
-def _read_by(block: Block) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """(pointer below the block, paths read there) for every field that speaks a language."""
-    if isinstance(block, Step):
-        yield from _templates("/params", block.params)
-        yield from _templates("/cache_key", block.cache_key)
-        if block.effect is not None:
-            yield from _templates("/effect/key", block.effect.key)
-        yield from _conditions({"/when": block.when})
-    elif isinstance(block, SubSequence):
-        yield from _templates("/input", block.input)
-    elif isinstance(block, ForEach):
-        yield from _templates("/collection", block.collection)
-    elif isinstance(block, Loop):
-        yield from _conditions({"/condition": block.condition, "/break_on": block.break_on})
-    elif isinstance(block, Router):
-        yield from _conditions(
-            {f"/routes/{index}/condition": route.condition for index, route in enumerate(block.routes)}
-        )
-
-
-def _conditions(fields: dict[str, str | None]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    for where, text in fields.items():
-        if text is not None:
-            yield where, expression.references(text)
-
-
-def _templates(where: str, value: Json) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Each string with templates, at its own place."""
-    stack: list[tuple[str, Json]] = [(where, value)]
-    while stack:
-        at, item = stack.pop()
-        if isinstance(item, str):
-            if "{{" in item:
-                yield at, template.references(item)
-        elif isinstance(item, dict):
-            stack.extend((f"{at}/{_segment(key)}", child) for key, child in item.items())
-        elif isinstance(item, list):
-            stack.extend((f"{at}/{index}", child) for index, child in enumerate(item))
-
-
-def _segment(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+            return
