@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orch8_local.blocks.block import Block, Blocks, block_shape
 from orch8_local.blocks.kinds import ListOf, Shape, Text, Whole
 from orch8_local.blocks.shape import Object, Place, part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant(Object):
     """One way, and how often it is taken."""
 
@@ -19,7 +16,6 @@ class Variant(Object):
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ABSplit(Block):
     """Chooses one variant. Weights need not add up to 100."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from orch8_local.blocks.kinds import ListOf, Shape, Text
@@ -18,7 +17,6 @@ from orch8_local.blocks.shape import (
     Kind,
     Object,
     Place,
-    kinds_of,
     part,
     read_object,
     shown,
@@ -29,7 +27,6 @@ Json = Any
 MAX_BLOCK_DEPTH = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Object):
     """The base of all block types."""
 
@@ -112,8 +109,7 @@ def _shape_of(value: dict[str, Json], place: Place) -> tuple[type[Block] | None,
     return (BLOCK_SHAPES[slips[0]] if slips and meant == slips[0] else None), False
 
 
-@dataclass(frozen=True, slots=True)
-class OneBlock:
+class OneBlock(Kind):
     """A single block, one level deeper."""
 
     def read(self, value: Json, place: Place) -> Any:
@@ -121,8 +117,7 @@ class OneBlock:
         return read_block(value, dataclasses.replace(place, depth=place.depth + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(Kind):
     """A list of blocks. empty: the code of the fault if there are none; deeper: inside a composite."""
 
     empty: str | None = None
@@ -145,8 +140,8 @@ class Blocks:
 
 def children_of(owner: Object) -> Iterator[tuple[str, Block]]:
     """(pointer below the owner, block) of every block directly below, in the order of the document."""
-    for name, field in kinds_of(type(owner)).items():
-        yield from _below(getattr(owner, name), field.metadata["kind"], f"/{name}")
+    for name, declared in owner.PARTS.items():
+        yield from _below(getattr(owner, name), declared.kind, f"/{name}")
 
 
 def _below(value: Any, kind: Kind, pointer: str) -> Iterator[tuple[str, Block]]:

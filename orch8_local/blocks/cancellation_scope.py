@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orch8_local.blocks.block import Block, Blocks, block_shape
 from orch8_local.blocks.shape import part
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CancellationScope(Block):
     """Once begun, it is finished."""
 

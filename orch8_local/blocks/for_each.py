@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orch8_local.blocks.block import Block, Blocks, block_shape, children_of
 from orch8_local.blocks.kinds import TemplateText, Text, Whole
@@ -10,7 +10,6 @@ from orch8_local.blocks.shape import Place, part
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach(Block):
     """Runs its body once per element, one after the other."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from orch8_local.blocks.shape import INVALID, Kind, Object, Place, read_object, shown
 from orch8_local.lang import expression, template
@@ -23,8 +22,7 @@ SHORT_MS = 50
 MAX_FLOAT = sys.float_info.max
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Kind):
     """A string. empty, blank: the code of the fault if it is that; a server accepts a blank one."""
 
     empty: str | None = None
@@ -49,8 +47,7 @@ class Text:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerName:
+class HandlerName(Kind):
     """The name of a handler; whether somebody has it is for the whole document to say."""
 
     empty: str | None = None
@@ -64,8 +61,7 @@ class HandlerName:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Kind):
     """A whole number between two bounds, both included."""
 
     low: int
@@ -99,8 +95,7 @@ def _as_number(value: Json) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(Kind):
     """A number, kept as a float; above or from `above`, up to `high`."""
 
     expected: str
@@ -121,8 +116,7 @@ class Number:
         return float(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Kind):
     """true or false."""
 
     def read(self, value: Json, place: Place) -> Any:
@@ -135,8 +129,7 @@ class Flag:
         return INVALID
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(Kind):
     """Whole milliseconds, or a float of seconds (3.1). is_long: a value below 50 ms was probably seconds."""
 
     is_long: bool = False
@@ -174,8 +167,7 @@ def _as_milliseconds(value: Json) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Kind):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -191,11 +183,10 @@ class OneOf:
         return INVALID
 
 
-@dataclass(frozen=True, slots=True)
-class AnyJson:
+class AnyJson(Kind):
     """Any JSON; null is a value. has_templates: its strings are checked as templates."""
 
-    takes_null: ClassVar[bool] = True
+    takes_null = True
     has_templates: bool = False
 
     def read(self, value: Json, place: Place) -> Any:
@@ -245,8 +236,7 @@ def report_language(problems: Iterable[LangProblem], place: Place) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Kind):
     """An expression. blank: the code of the fault if it is blank; "" allows that (it is never true)."""
 
     blank: str | None = None
@@ -265,8 +255,7 @@ class Condition:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateText:
+class TemplateText(Kind):
     """A text that may hold templates."""
 
     blank: str | None = None
@@ -279,8 +268,7 @@ class TemplateText:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Kind):
     """A list. low, high: how many; code: of the fault if there are fewer or more."""
 
     kind: Kind
@@ -303,8 +291,7 @@ class ListOf:
         return tuple(read) if is_fitting and not any(item is INVALID for item in read) else INVALID
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Kind):
     """A typed object."""
 
     shape: type[Object]

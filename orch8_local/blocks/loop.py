@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orch8_local.blocks.block import Block, Blocks, block_shape
 from orch8_local.blocks.kinds import Condition, Flag, Whole
 from orch8_local.blocks.shape import part
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Loop(Block):
     """Runs its body while a condition holds. poll_interval: seconds between iterations."""
 

@@ -7,7 +7,6 @@ sent at once is the worst reading of a slip.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -27,12 +26,11 @@ from orch8_local.blocks.kinds import (
     Whole,
 )
 from orch8_local.blocks.schemas import JsonSchema
-from orch8_local.blocks.shape import INVALID, Object, Place, part, shown
+from orch8_local.blocks.shape import INVALID, Kind, Object, Place, part, shown
 
 Json = Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Retry(Object):
     """When a failed step is executed again (5.1)."""
 
@@ -54,8 +52,7 @@ class Retry(Object):
 _LOCAL_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})T(\d{1,2}):(\d{1,2}):(\d{1,2})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalTime:
+class _LocalTime(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """A wall-clock time without zone."""
         found = Text().read(value, place)
@@ -71,8 +68,7 @@ class _LocalTime:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Zone:
+class _Zone(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """The name of a time zone."""
         found = Text().read(value, place)
@@ -85,8 +81,7 @@ class _Zone:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Day:
+class _Day(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """A date."""
         found = Text().read(value, place)
@@ -107,7 +102,6 @@ def _unreadable(place: Place, code: str, expected: str, found: str, example: str
     place.fault(code, message, expected=expected, suggestion=f"write it like {example}", is_local=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Delay(Object):
     """A wait before the first attempt (5.2)."""
 
@@ -121,7 +115,6 @@ class Delay(Object):
     UNWRITTEN_EMPTY = frozenset({"holidays"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SendWindow(Object):
     """Only inside these hours (5.3)."""
 
@@ -136,7 +129,6 @@ class SendWindow(Object):
             place.at("end_hour").fault("window.empty", message, suggestion="for all day, leave 'send_window' out")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Object):
     """One answer that a person may give."""
 
@@ -144,7 +136,6 @@ class Choice(Object):
     value: str = part(Text())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitForInput(Object):
     """A person must answer first (5.5)."""
 
@@ -166,8 +157,7 @@ class WaitForInput(Object):
             seen.add(choice.value)
 
 
-@dataclass(frozen=True, slots=True)
-class _DataAccess:
+class _DataAccess(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """true, false, "all", "none" or {"fields": […]}."""
         if isinstance(value, bool) or value in ("all", "none"):
@@ -179,7 +169,6 @@ class _DataAccess:
         return INVALID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAccess(Object):
     """Which sections of the context the step sees (5.6)."""
 
@@ -189,7 +178,6 @@ class ContextAccess(Object):
     runtime: bool = part(Flag(), default=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineBreach(Object):
     """What is called when the deadline passes (5.4)."""
 
@@ -204,7 +192,6 @@ class DeadlineBreach(Object):
             place.at("handler").doubt("step.deadline_handler", "an empty name calls nobody")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compensation(Object):
     """How this effect can be undone (5.10)."""
 
@@ -224,7 +211,6 @@ class Compensation(Object):
                 here.fault("compensation.twice", f"{block_id!r} is named twice")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Verify(Object):
     """A read-only question that tells what became of an effect (effect-receipts 11.5)."""
 
@@ -246,8 +232,7 @@ class Verify(Object):
 OUTCOMES = ("confirmed", "rejected", "throttled", "conflict", "ambiguous")
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcomes:
+class _Outcomes(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """From an HTTP status, as text, to what such an answer proves (effect-receipts 8)."""
         if not isinstance(value, dict):
@@ -263,7 +248,6 @@ class _Outcomes:
         return value if is_valid else INVALID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Effect(Object):
     """What may be done when the outcome of this action is unclear (effect-receipts 4.3)."""
 
@@ -286,7 +270,6 @@ class Effect(Object):
             place.fault("effect.key_missing", message, suggestion='add "key", or take "mode" out')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Hook(Object):
     """A trace point (2.1): its params are stored as a row, the handler is never called."""
 
@@ -296,7 +279,6 @@ class Hook(Object):
     WRITTEN_AS_NULL = frozenset({"params"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Interceptors(Object):
     """Trace points of a document (2.1)."""
 
@@ -307,7 +289,6 @@ class Interceptors(Object):
     on_failure: Hook | None = part(Shape(Hook), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sla(Object):
     """Alert only (2): never changes a state."""
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orch8_local.blocks.block import Block, Blocks, block_shape
 from orch8_local.blocks.kinds import ListOf, OneOf
 from orch8_local.blocks.shape import Place, part
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Race(Block):
     """The first branch that drains wins, the others are cancelled."""
 

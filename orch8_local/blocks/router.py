@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orch8_local.blocks.block import Block, Blocks, block_shape
 from orch8_local.blocks.kinds import Condition, ListOf, Shape
 from orch8_local.blocks.shape import Object, Place, part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Object):
     """One way, and when it is taken."""
 
@@ -23,7 +20,6 @@ class Route(Object):
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Router(Block):
     """Takes the first route that fits, else the default, else nothing."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from orch8_local.blocks.block import Block, OneBlock, block_shape
 from orch8_local.blocks.kinds import ListOf, Shape, Text
-from orch8_local.blocks.shape import INVALID, Object, Place, part
+from orch8_local.blocks.shape import INVALID, Kind, Object, Place, part
 
 Json = Any
 
 
-@dataclass(frozen=True, slots=True)
-class _SagaId:
+class _SagaId(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """An id in the space of block ids."""
         found = Text(empty="block.id_empty").read(value, place)
@@ -22,7 +20,6 @@ class _SagaId:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SagaStep(Object):
     """One action and its compensation. Its id shares the space of block ids."""
 
@@ -32,7 +29,6 @@ class SagaStep(Object):
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Saga(Block):
     """Runs the actions in order; after a failure undoes those before it, last first, and fails."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from orch8_local.blocks.shape import INVALID, Place, segment
+from orch8_local.blocks.shape import INVALID, Kind, Place, segment
 
 Json = Any
 
@@ -32,8 +31,7 @@ _SINGLE = frozenset({"items", "additionalItems", "additionalProperties", "uneval
 _SINGLE |= {"unevaluatedProperties", "propertyNames", "not", "if", "then", "else"}
 
 
-@dataclass(frozen=True, slots=True)
-class JsonSchema:
+class JsonSchema(Kind):
     """A JSON Schema, as an object."""
 
     def read(self, value: Json, place: Place) -> Any:

@@ -13,7 +13,8 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, dataclass_transform
 
 Json = Any
 
@@ -112,12 +113,25 @@ INVALID = _Invalid()
 """What a kind gives back for a value that it has reported."""
 
 
-class Kind(Protocol):
-    """How one field is read. A kind with `takes_null = True` has null among its values."""
+@dataclass_transform()
+class Kind:
+    """How one field is read. What is annotated in a subclass can be given when it is made.
+
+    Neither this nor Object is a dataclass: generating the code of sixty of them takes longer than
+    reading a document.
+    """
+
+    takes_null = False
+    """True if null is among the values."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        settings = {**dict(zip(type(self).__annotations__, given, strict=False)), **named}
+        for name, value in settings.items():
+            setattr(self, name, value)
 
     def read(self, value: Json, place: Place) -> Any:
         """The value as the program holds it, or INVALID after a report."""
-        ...
+        raise AssertionError("every kind reads")
 
 
 def segment(name: str | int) -> str:
@@ -138,24 +152,63 @@ def shown(value: Json) -> str:
 # --- fields and objects ---------------------------------------------------------------------------
 
 
-def part(kind: Kind, *, default: Any = dataclasses.MISSING, default_factory: Any = dataclasses.MISSING) -> Any:
+class Part:
+    """A declared field: how it is read, and what it is if it is absent (REQUIRED: it must not be)."""
+
+    def __init__(self, kind: Kind, default: Any) -> None:
+        self.kind = kind
+        self.default = default
+
+
+REQUIRED = object()
+
+
+def part(kind: Kind, *, default: Any = REQUIRED) -> Any:
     """A field of a typed object."""
-    metadata = {"kind": kind}
-    if default_factory is not dataclasses.MISSING:
-        return dataclasses.field(default_factory=default_factory, metadata=metadata)
-    if default is dataclasses.MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return Part(kind, default)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(part,))
 class Object:
-    """The base of all typed objects."""
+    """The base of all typed objects: immutable, equal by value."""
 
+    PARTS: ClassVar[Mapping[str, Part]] = {}
+    """The declared fields, in order."""
     WRITTEN_AS_NULL: ClassVar[frozenset[str]] = frozenset()
     """Absent optional fields that the stored form writes as null."""
     UNWRITTEN_EMPTY: ClassVar[frozenset[str]] = frozenset()
     """Lists that the stored form leaves out while they are empty."""
+
+    free: ClassVar[Mapping[str, Json]] = MappingProxyType({})
+    """Keys beside the declared ones that `keeps` lets through, as they are."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Part)}
+        cls.PARTS = {**cls.PARTS, **own}
+
+    def __init__(self, **values: Any) -> None:
+        for name, declared in self.PARTS.items():
+            value = values.get(name, declared.default)
+            assert value is not REQUIRED, f"{type(self).__name__} needs {name}"
+            object.__setattr__(self, name, value)
+        if values.get("free"):
+            object.__setattr__(self, "free", values["free"])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} does not change")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), getattr(self, "id", None)))
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self._values().items() if value is not None)
+        return f"{type(self).__name__}({given})"
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*self.PARTS, "free")}
 
     @classmethod
     def keeps(cls, name: str) -> bool:  # noqa: ARG003 - the top of a document looks at it
@@ -168,12 +221,12 @@ class Object:
     def to_json(self) -> dict[str, Json]:
         """The stored form: defaults filled in, durations in milliseconds, absent options left out."""
         written: dict[str, Json] = {}
-        for name in kinds_of(type(self)):
+        for name in self.PARTS:
             value = getattr(self, name)
             is_left_out = value is None and name not in self.WRITTEN_AS_NULL
             if not is_left_out and not (value == () and name in self.UNWRITTEN_EMPTY):
                 written[name] = _written(value)
-        return written
+        return {**written, **self.free}
 
 
 def _written(value: Any) -> Json:
@@ -184,39 +237,30 @@ def _written(value: Any) -> Json:
     return value
 
 
-_KINDS: dict[type[Object], dict[str, dataclasses.Field[Any]]] = {}
-
-
-def kinds_of(shape: type[Object]) -> Mapping[str, dataclasses.Field[Any]]:
-    """The declared fields of a typed object, in order."""
-    found = _KINDS.get(shape)
-    if found is None:
-        found = {f.name: f for f in dataclasses.fields(shape) if "kind" in f.metadata}
-        _KINDS[shape] = found
-    return found
-
-
 def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[str] = ()) -> Any:
     """Read one typed object. extra: keys that somebody else has read."""
     if not isinstance(value, dict):
         hint = "put its fields into { }" if isinstance(value, list) else None
         place.unexpected("an object", value, hint)
         return INVALID
-    fields = kinds_of(shape)
     arguments: dict[str, Any] = {}
     is_valid = True
     for key in value:
-        if key not in fields and key not in extra and not shape.keeps(key):
-            _unknown(key, fields, place)
-    for name, declared in fields.items():
+        if key in shape.PARTS or key in extra:
+            continue
+        if shape.keeps(key):
+            arguments.setdefault("free", {})[key] = value[key]
+        else:
+            _unknown(key, shape.PARTS, place)
+    for name, declared in shape.PARTS.items():
         if name not in value:
-            if _is_required(declared):
-                _missing(name, value, fields, place)
+            if declared.default is REQUIRED:
+                _missing(name, value, shape.PARTS, place)
                 is_valid = False
             continue
-        if value[name] is None and declared.default is None and not _takes_null(declared):
+        if value[name] is None and declared.default is None and not declared.kind.takes_null:
             continue
-        found = declared.metadata["kind"].read(value[name], place.at(name))
+        found = declared.kind.read(value[name], place.at(name))
         if found is INVALID:
             is_valid = False
         arguments[name] = found
@@ -225,14 +269,6 @@ def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[
     made = shape(**arguments)
     made.check(place)
     return made
-
-
-def _takes_null(declared: dataclasses.Field[Any]) -> bool:
-    return bool(getattr(declared.metadata["kind"], "takes_null", False))
-
-
-def _is_required(declared: dataclasses.Field[Any]) -> bool:
-    return declared.default is dataclasses.MISSING and declared.default_factory is dataclasses.MISSING
 
 
 def _missing(name: str, value: Mapping[str, Json], fields: Mapping[str, Any], place: Place) -> None:

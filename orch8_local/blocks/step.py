@@ -8,7 +8,7 @@ the engine asks for nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from orch8_local.blocks.base import Action, BlockContext, End, RunHandler, register
@@ -48,7 +48,6 @@ Json = Any
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Block):
     """Calls one handler (sequence-format 4.1). Times in milliseconds."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from orch8_local.blocks.block import Block, block_shape
@@ -13,7 +12,6 @@ Json = Any
 
 
 @block_shape
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubSequence(Block):
     """Starts a child run and waits for it. input: becomes the child's data, templates resolved."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from orch8_local.blocks.every import MODULES as _BLOCK_TYPES
 from orch8_local.blocks.kinds import Flag, OneOf, Shape, Text, Whole
 from orch8_local.blocks.parts import Interceptors, Sla
 from orch8_local.blocks.schemas import JsonSchema
-from orch8_local.blocks.shape import INVALID, Finding, Object, Place, Reading, part, read_object, shown
+from orch8_local.blocks.shape import INVALID, Finding, Kind, Object, Place, Reading, part, read_object, shown
 from orch8_local.errors import Problem, SequenceInvalid
 from orch8_local.model.ids import canonical_json, sha256_hex
 from orch8_local.sequence.json_source import PORTABLE_DEPTH, JsonSource, escaped, parse_json, place_in_words
@@ -39,8 +39,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:
 assert _BLOCK_TYPES, "every block type registers itself"
 
 
-@dataclass(frozen=True, slots=True)
-class _Uuid:
+class _Uuid(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """A UUID, written hyphenated and in lower case."""
         found = Text().read(value, place)
@@ -52,8 +51,7 @@ class _Uuid:
         return str(UUID(found))
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
+class _Moment(Kind):
     def read(self, value: Json, place: Place) -> Any:
         """A time with its offset (RFC 3339), written in UTC."""
         found = Text().read(value, place)
@@ -69,8 +67,7 @@ class _Moment:
         return moment.isoformat().replace("+00:00", "Z")
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
+class _Name(Kind):
     """What people and other sequences call it; it has to be typed, shown and put into a path."""
 
     def read(self, value: Json, place: Place) -> Any:
@@ -86,7 +83,6 @@ class _Name:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class SequenceDefinition(Object):
     """A checked document (section 2). Durations in milliseconds; `blocks` run in order.
 
@@ -107,7 +103,6 @@ class SequenceDefinition(Object):
     sla: Sla | None = part(Shape(Sla), default=None)
     on_failure: tuple[Block, ...] | None = part(Blocks(deeper=0), default=None)
     on_cancel: tuple[Block, ...] | None = part(Blocks(deeper=0), default=None)
-    free: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def keeps(cls, name: str) -> bool:
@@ -119,10 +114,6 @@ class SequenceDefinition(Object):
         """What the author says it does."""
         text = self.free.get("description")
         return text if isinstance(text, str) else None
-
-    def to_json(self) -> dict[str, Json]:
-        """The stored form."""
-        return {**Object.to_json(self), **self.free}
 
     @cached_property
     def content_sha256(self) -> str:
@@ -237,9 +228,7 @@ def _read(value: Json, reading: Reading) -> SequenceDefinition | None:
     if value.get("interceptors"):
         message = "interceptors only leave a trace; their handlers are not called"
         Place(reading).at("interceptors").doubt("interceptors.trace", message)
-    if not isinstance(found, SequenceDefinition):
-        return None
-    return replace(found, free={key: each for key, each in value.items() if SequenceDefinition.keeps(key)})
+    return found if isinstance(found, SequenceDefinition) else None
 
 
 def _judged(finding: Finding, strict: bool) -> Finding:

@@ -65,12 +65,18 @@ class _Ids:
     def __init__(self, reading: Reading) -> None:
         self._blocks = reading.block_ids
         self._saga = reading.saga_ids
-        self.order = {(_tree(note.pointer), note.text): index for index, note in enumerate(self._blocks)}
+        self.trees: dict[str, dict[str, Note]] = {"blocks": {}}
+        for note in self._blocks:
+            self.trees.setdefault(_tree(note.pointer), {}).setdefault(note.text, note)
 
-    def visible_from(self, pointer: str) -> set[str]:
-        """Ids whose outputs a text at this place may read: those of its own tree and of the main one."""
-        trees = {"blocks", _tree(pointer)}
-        return {note.text for note in self._blocks if _tree(note.pointer) in trees}
+    def producer(self, block_id: str, pointer: str) -> Note | None:
+        """The block whose output a text at this place reads: of its own tree, or of the main one."""
+        own = self.trees.get(_tree(pointer), {})
+        return own.get(block_id) or self.trees["blocks"].get(block_id)
+
+    def known(self, pointer: str) -> list[str]:
+        """All ids whose outputs a text at this place may read."""
+        return [*self.trees.get(_tree(pointer), ()), *self.trees["blocks"]]
 
     def faults(self) -> Iterator[Finding]:
         """Twice the same, out of reach, too many."""
@@ -134,8 +140,8 @@ def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
         where = f"{pointer}/compensation/depends_on"
         needs[tree, block_id] = (where, [text for text in wanted if isinstance(text, str)])
         for index, text in enumerate(wanted):
-            if isinstance(text, str) and (tree, text) not in ids.order:
-                near = difflib.get_close_matches(text, [name for at, name in ids.order if at == tree], n=1)
+            if isinstance(text, str) and text not in ids.trees.get(tree, ()):
+                near = difflib.get_close_matches(text, list(ids.trees.get(tree, ())), n=1)
                 hint = f"did you mean {near[0]!r}?" if near else None
                 message = f"there is no block {shown(text)} to depend on"
                 yield Finding(
@@ -146,11 +152,14 @@ def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
                     suggestion=hint,
                     is_local=True,
                 )
+    by_tree: dict[str, dict[str, list[str]]] = {}
+    for (tree, block_id), (_, wanted) in needs.items():
+        by_tree.setdefault(tree, {})[block_id] = wanted
     for (tree, block_id), (where, wanted) in needs.items():
         if block_id in wanted:
             message = f"{shown(block_id)} depends on itself"
             yield Finding("compensation.itself", message, where, block_id=block_id)
-        elif _reaches(block_id, {name: texts for (at, name), (_, texts) in needs.items() if at == tree}):
+        elif _reaches(block_id, by_tree[tree]):
             message = f"{shown(block_id)} depends on itself, over others"
             yield Finding("compensation.cycle", message, where, block_id=block_id, is_local=True)
 
@@ -213,9 +222,9 @@ def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
             if path[0] not in ("outputs", "steps") or len(path) < 2:
                 continue
             index = max(note.text.find(".".join(path)), 0)
-            known = ids.visible_from(note.pointer)
-            if path[1] not in known:
-                near = difflib.get_close_matches(path[1], known, n=1)
+            producer = ids.producer(path[1], note.pointer)
+            if producer is None:
+                near = difflib.get_close_matches(path[1], ids.known(note.pointer), n=1)
                 hint = f"did you mean '{path[0]}.{near[0]}'?" if near else None
                 message = f"'{'.'.join(path)}' is always null: there is no block {shown(path[1])}"
                 yield Finding(
@@ -227,7 +236,7 @@ def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
                     index=index,
                     is_local=True,
                 )
-            elif _is_later(note, path[1], reading):
+            elif _is_later(note, producer):
                 message = f"'{'.'.join(path)}' is null here: block {shown(path[1])} comes later"
                 yield Finding(
                     "reference.later",
@@ -239,22 +248,17 @@ def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
                 )
 
 
-def _is_later(note: Note, block_id: str, reading: Reading) -> bool:
+def _is_later(reader: Note, producer: Note) -> bool:
     """True if a block begins only after the one that reads it, and no loop brings it round again."""
-    producers = [each.pointer.removesuffix("/id") for each in reading.block_ids if each.text == block_id]
-    reader = note.pointer.split("/")
-    for producer in producers:
-        other = producer.split("/")
-        shared = 0
-        while shared < min(len(reader), len(other)) and reader[shared] == other[shared]:
-            shared += 1
-        if shared == len(other) or shared == 1 or "body" in reader[:shared]:
-            return False  # the reader is inside the producer, in another tree, or in a loop with it
-        if not (reader[shared].isdigit() and int(reader[shared]) < int(other[shared])):
-            return False
-        if reader[shared - 1] in ("branches", "variants", "routes"):
-            return False  # beside each other: which one runs, and when, is not decided by their order
-    return bool(producers)
+    here, there = reader.pointer.split("/"), producer.pointer.removesuffix("/id").split("/")
+    shared = 0
+    while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+        shared += 1
+    if shared == len(there) or here[1] != there[1] or "body" in here[:shared]:
+        return False  # the reader is inside the producer, in another tree, or in a loop with it
+    if here[shared - 1] in ("branches", "variants", "routes"):
+        return False  # beside each other: which one runs, and when, is not decided by their order
+    return here[shared].isdigit() and int(here[shared]) < int(there[shared])
 
 
 def _unreachable(blocks: list[Json], pointer: str) -> Iterator[Finding]:
