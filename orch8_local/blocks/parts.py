@@ -6,10 +6,11 @@ sent at once is the worst reading of a slip.
 
 from __future__ import annotations
 
+import difflib
 import re
 from datetime import date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from orch8_local.blocks.kinds import (
     AnyJson,
@@ -77,7 +78,8 @@ class _Zone(Kind):
         try:
             ZoneInfo(found)
         except (KeyError, ValueError, OSError):
-            _unreadable(place, "delay.zone", "the name of a time zone", found, "Europe/Berlin or UTC")
+            near = difflib.get_close_matches(found, sorted(available_timezones()), n=1)
+            _unreadable(place, "delay.zone", "the name of a time zone", found, near[0] if near else "Europe/Berlin")
         return found
 
 

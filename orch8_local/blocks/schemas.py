@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orch8_local.blocks.shape import INVALID, Kind, Place, segment
+from orch8_local.blocks.shape import INVALID, Kind, Place, shown
 
 Json = Any
 
@@ -25,6 +25,7 @@ DRAFTS = (
     "http://json-schema.org/draft-04/schema",
     "http://json-schema.org/draft-03/schema",
 )
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _SINGLE = frozenset({"items", "additionalItems", "additionalProperties", "unevaluatedItems", "contains"})
@@ -79,11 +80,13 @@ def _meta_faults(schema: dict[str, Json], place: Place) -> bool:
         at = place
         for part in best.absolute_path:
             at = at.at(part)
+        words = TYPES if best.absolute_path and best.absolute_path[-1] == "type" else best.validator_value
         near: list[str] = []
-        if best.validator == "enum" and isinstance(best.instance, str) and isinstance(best.validator_value, list):
-            near = difflib.get_close_matches(best.instance, [str(word) for word in best.validator_value], n=1)
+        if isinstance(best.instance, str) and isinstance(words, (list, tuple)):
+            near = difflib.get_close_matches(best.instance, [str(word) for word in words], n=1)
+        reason = f"{shown(best.instance)} is no type" if words is TYPES else best.message[:200]
         hint = f"did you mean {near[0]!r}?" if near else None
-        at.fault("schema.invalid", f"this is no JSON Schema: {best.message[:200]}", suggestion=hint)
+        at.fault("schema.invalid", f"this is no JSON Schema: {reason}", suggestion=hint)
     return bool(found)
 
 
@@ -141,7 +144,7 @@ def _reference_faults(schema: dict[str, Json], references: list[tuple[str, Place
         except Unresolvable:
             if target.startswith("#"):
                 if not has_own_names:  # else the target is looked up in a part with a name of its own
-                    at.fault("schema.reference", f"{segment(target)!r} leads nowhere in this schema")
+                    at.fault("schema.reference", f"{shown(target)} leads nowhere in this schema")
             else:
                 hint = "copy it into $defs and refer to '#/$defs/…'"
-                at.fault("schema.remote", f"{target!r} would have to be fetched; nothing is", suggestion=hint)
+                at.fault("schema.remote", f"{shown(target)} would have to be fetched; nothing is", suggestion=hint)

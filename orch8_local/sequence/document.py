@@ -26,7 +26,7 @@ from orch8_local.blocks.shape import INVALID, Finding, Kind, Object, Place, Read
 from orch8_local.errors import Problem, SequenceInvalid
 from orch8_local.model.ids import canonical_json, sha256_hex
 from orch8_local.sequence.json_source import PORTABLE_DEPTH, JsonSource, escaped, parse_json, place_in_words
-from orch8_local.sequence.lint import lint
+from orch8_local.sequence.lint import control_character, lint
 
 Json = Any
 
@@ -75,8 +75,9 @@ class _Name(Kind):
         found = Text(blank="name.blank", is_blank_local=True).read(value, place)
         if found is INVALID:
             return found
-        if not found.isprintable():
-            place.fault("name.unprintable", f"{shown(found)} holds a character that cannot be shown", is_local=True)
+        if control_character(found):
+            message = f"the name {shown(found)} holds {control_character(found)}"
+            place.fault("name.control", message, is_local=True)
         if len(found) > 128:
             message = f"a name has at most 128 characters, this one has {len(found)}"
             place.fault("name.long", message, is_local=True)

@@ -197,7 +197,6 @@ class _Reader:
         self.source.value = self._value()
         self._skip()
         if self._at < len(self._text):
-            self._pointer = ""
             message = f"{self._found()} follows the end of the JSON value"
             self._problem("json.trailing", message, self._at, "a file holds one value")
 
@@ -292,7 +291,7 @@ class _Reader:
         if key in container:
             first = self.source.line_and_column(self.source.places[path][1])
             message = f"the key {key[:40]!r} stands here for the second time; the first is in line {first[0]}"
-            self._problem("json.duplicate_key", message, key_at, "take one of the two out")
+            self._problem("json.duplicate_key", message, key_at, "take one of the two out", has_place=True)
         self._key = key
         return path, key_at
 
@@ -340,7 +339,7 @@ class _Reader:
 
     def _unreadable(self, code: str, message: str, hint: str | None, at: int | None = None) -> None:
         """Report a value that cannot be read; null stands for it."""
-        self._problem(code, message, self._at if at is None else at, hint)
+        self._problem(code, message, self._at if at is None else at, hint, has_place=True)
         self.source.unread.add(self._pointer)
 
     def _number(self, found: re.Match[str]) -> int | float | None:
@@ -383,7 +382,8 @@ class _Reader:
                 raise self._stop("json.syntax", "this text has no closing quote", 'add "')
             else:
                 message = f"a control character (U+{ord(character):04X}) stands in a text"
-                self._problem("json.control", message, self._at, f"write it as {json.dumps(character)[1:-1]}")
+                hint = f"write it as {json.dumps(character)[1:-1]}"
+                self._problem("json.control", message, self._at, hint, has_place=True)
                 self._at += 1
                 pieces.append(character)
 
@@ -395,7 +395,7 @@ class _Reader:
         digits = self._text[self._at + 2 : self._at + 6]
         if letter != "u" or not re.fullmatch("[0-9a-fA-F]{4}", digits):
             message = f"'\\{printable(letter)}' is no escape"
-            self._problem("json.escape", message, self._at, "a backslash is written \\\\")
+            self._problem("json.escape", message, self._at, "a backslash is written \\\\", has_place=True)
             self._at += 1
             return "\\"
         self._at += 6
@@ -411,7 +411,7 @@ class _Reader:
             return text
         at = self.source.character(start + 1, lone.start())
         message = f"half a character stands in a text (the lone surrogate U+{ord(lone.group()):04X})"
-        self._problem("json.surrogate", message, at, "write the character itself")
+        self._problem("json.surrogate", message, at, "write the character itself", has_place=True)
         return printable(text)
 
     # --- little things -------------------------------------------------------------------------
@@ -437,11 +437,12 @@ class _Reader:
     def _found(self) -> str:
         return repr(self._word()[:40]) if self._at < len(self._text) else "the end of the text"
 
-    def _problem(self, code: str, message: str, at: int, suggestion: str | None) -> None:
+    def _problem(self, code: str, message: str, at: int, suggestion: str | None, *, has_place: bool = False) -> None:
+        """Report a fault at an offset; has_place: of the value that is being read, or of its key."""
         line, column = self.source.line_and_column(at)
-        self.source.problems.append(
-            Problem(code, message, path=self._pointer, line=line, column=column, suggestion=suggestion)
-        )
+        pointer = self._pointer if has_place else ""
+        text = f"{place_in_words(pointer)}: {message}" if pointer else message
+        self.source.problems.append(Problem(code, text, path=pointer, line=line, column=column, suggestion=suggestion))
 
     def _stop(self, code: str, message: str, suggestion: str | None) -> _Stop:
         self._problem(code, message, self._at, suggestion)

@@ -16,12 +16,15 @@ from typing import Any
 
 from orch8_local.blocks.shape import Finding, Note, Reading, shown
 from orch8_local.lang import expression, template
+from orch8_local.sequence.json_source import place_in_words
 from orch8_local.sequence.params import param_findings
 
 Json = Any
 
 MAX_BLOCKS = 5000
 MAX_ID_CHARACTERS = 128
+_VOLATILE = frozenset({"now", "uuid", "random"})
+_QUOTED = re.compile(r'"\{\{(?!\s*json\()[^{}"]*\}\}"')
 _PLAIN_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _RESERVED = ("_interceptor:", "_sla:")
 _PLUGINS = ("ap://", "grpc://", "wasm://")
@@ -46,6 +49,7 @@ def lint(
     yield from _dependencies(reading, ids)
     yield from _handlers(reading, handlers, external_handlers)
     yield from _references(reading, ids)
+    yield from _risky_texts(reading)
     yield from param_findings(reading, handlers if isinstance(handlers, Mapping) else {})
     for pointer, blocks in reading.lists:
         yield from _unreachable(blocks, pointer)
@@ -94,7 +98,7 @@ class _Ids:
 
 
 def _duplicate(note: Note, other: Note, *, is_saga: bool) -> Finding:
-    where = other.pointer.removesuffix("/id")
+    where = place_in_words(other.pointer.removesuffix("/id"))
     message = f"the id {shown(note.text)} is taken by {where}"
     if note.text != other.text:
         message = f"the id {shown(note.text)} looks like that of {where} ({shown(other.text)})"
@@ -113,8 +117,8 @@ def _unfit(note: Note) -> Iterator[Finding]:
         code, message = "block.id_blank", "the id is blank"
     elif "." in text:
         code, message = "block.id_dot", f"no path can reach a block whose id has a dot ({shown(text)})"
-    elif any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
-        code, message = "block.id_control", f"the id {shown(text)} holds a control character"
+    elif control_character(text):
+        code, message = "block.id_control", f"the id {shown(text)} holds {control_character(text)}"
     elif len(text) > MAX_ID_CHARACTERS:
         code, message = "block.id_long", f"an id has at most {MAX_ID_CHARACTERS} characters, not {len(text)}"
     elif text.startswith(_RESERVED):
@@ -126,6 +130,11 @@ def _unfit(note: Note) -> Iterator[Finding]:
         message = f'an expression reaches the output of {shown(text)} only as outputs["…"]; a server not at all'
         hint = f"write {plain!r}" if _PLAIN_ID.fullmatch(plain) else "use letters, digits and _"
         yield Finding("block.id_style", message, note.pointer, block_id=text, suggestion=hint, is_warning=True)
+
+
+def control_character(text: str) -> str:
+    """The first character of a name that breaks lines or terminals, as U+000A; "" if there is none."""
+    return next((f"U+{ord(c):04X}" for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), "")
 
 
 def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
@@ -140,7 +149,10 @@ def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
         where = f"{pointer}/compensation/depends_on"
         needs[tree, block_id] = (where, [text for text in wanted if isinstance(text, str)])
         for index, text in enumerate(wanted):
-            if isinstance(text, str) and text not in ids.trees.get(tree, ()):
+            if text == block_id:
+                message = f"{shown(block_id)} depends on itself"
+                yield Finding("compensation.itself", message, f"{where}/{index}", block_id=block_id)
+            elif isinstance(text, str) and text not in ids.trees.get(tree, ()):
                 near = difflib.get_close_matches(text, list(ids.trees.get(tree, ())), n=1)
                 hint = f"did you mean {near[0]!r}?" if near else None
                 message = f"there is no block {shown(text)} to depend on"
@@ -156,10 +168,7 @@ def _dependencies(reading: Reading, ids: _Ids) -> Iterator[Finding]:
     for (tree, block_id), (_, wanted) in needs.items():
         by_tree.setdefault(tree, {})[block_id] = wanted
     for (tree, block_id), (where, wanted) in needs.items():
-        if block_id in wanted:
-            message = f"{shown(block_id)} depends on itself"
-            yield Finding("compensation.itself", message, where, block_id=block_id)
-        elif _reaches(block_id, by_tree[tree]):
+        if block_id not in wanted and _reaches(block_id, by_tree[tree]):
             message = f"{shown(block_id)} depends on itself, over others"
             yield Finding("compensation.cycle", message, where, block_id=block_id, is_local=True)
 
@@ -259,6 +268,28 @@ def _is_later(reader: Note, producer: Note) -> bool:
     if here[shared - 1] in ("branches", "variants", "routes"):
         return False  # beside each other: which one runs, and when, is not decided by their order
     return here[shared].isdigit() and int(here[shared]) < int(there[shared])
+
+
+def _risky_texts(reading: Reading) -> Iterator[Finding]:
+    """Texts that are right, and do not do what they look like (S25, S27)."""
+    for note in reading.templates:
+        quoted = _QUOTED.search(note.text) if note.text.lstrip()[:1] in ("{", "[") else None
+        if quoted is not None:
+            message = "a quote or a line break in this value breaks the JSON around it"
+            yield Finding(
+                "template.quoted",
+                message,
+                note.pointer,
+                block_id=note.block_id,
+                suggestion="write {{ json(…) }} without the quotes",
+                index=quoted.start(),
+                is_warning=True,
+            )
+    for note in reading.expressions:
+        names = {name for name, _ in expression.parse(note.text).calls} & _VOLATILE
+        if note.pointer.endswith("/when") and names:
+            message = f"{min(names)}() gives another value each time the step is looked at"
+            yield Finding("expression.volatile", message, note.pointer, block_id=note.block_id, is_warning=True)
 
 
 def _unreachable(blocks: list[Json], pointer: str) -> Iterator[Finding]:
