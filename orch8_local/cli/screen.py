@@ -142,7 +142,7 @@ def show_table(
         table.add_column(
             Text(header), no_wrap=True, overflow="ellipsis", min_width=None if is_wide else len(header)
         )
-        if not is_wide and is_terminal():
+        if not is_wide:
             table.columns[index].min_width = max([len(header), *(len(_shown(row[index])) for row in cells)])
     for row in cells:
         table.add_row(*(Text(_shown(cell), style=_style(cell), no_wrap=True) for cell in row))
