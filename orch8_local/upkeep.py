@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from orch8_local.store.check import (
     check_database,
     database_info,
 )
-from orch8_local.store.database import MINIMUM_SQLITE, is_private, wal_reset_rule
+from orch8_local.store.database import MINIMUM_SQLITE, SQLITE_VERSION, is_private, wal_reset_rule
 from orch8_local.store.lease import Owner, read_owner
 
 N_SYNCS = 20
@@ -78,8 +77,7 @@ def _sync_ms(folder: Path) -> float | None:
 
 def sqlite_facts() -> tuple[str, bool, str]:
     """(version, new enough, `fixed` or `affected` by the WAL-reset bug)."""
-    version = sqlite3.sqlite_version_info
-    return sqlite3.sqlite_version, version >= MINIMUM_SQLITE, wal_reset_rule(version)
+    return ".".join(map(str, SQLITE_VERSION)), SQLITE_VERSION >= MINIMUM_SQLITE, wal_reset_rule(SQLITE_VERSION)
 
 
 def owner_of(database: Path) -> Owner | None:

@@ -9,6 +9,8 @@ before the first request.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -66,7 +68,8 @@ def reason_of(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
-            words = cause.strerror
+            is_system = isinstance(cause.errno, int) and cause.errno in errno.errorcode
+            words = os.strerror(cause.errno) if is_system and cause.errno else cause.strerror
         cause = cause.__cause__ or cause.__context__
     return words or type(error).__name__
 

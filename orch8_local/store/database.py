@@ -25,6 +25,7 @@ from orch8_local.store.writer import Tx, Writer
 from orch8_local.world import World
 
 MINIMUM_SQLITE = (3, 37, 0)
+SQLITE_VERSION = sqlite3.sqlite_version_info
 HEADER_BYTES = 100
 MAGIC = b"SQLite format 3\x00"
 

@@ -34,7 +34,7 @@ def words(line: str, folder: Path, **environment: str) -> list[str]:
         check=False,
     )
     assert done.stderr == "", done.stderr
-    return [row.partition(",")[2] for row in done.stdout.splitlines()]
+    return [row.partition(",")[2] for row in done.stdout.splitlines() if row]
 
 
 @pytest.mark.parametrize("shell", HOW_TO)
