@@ -205,7 +205,7 @@ def _add_sequence(arguments: Mapping[str, Json], shared: Shared) -> Apply:
     definition = parse(
         str(arguments["document"]),
         source=str(arguments.get("source") or "document"),
-        handlers=shared.registry.names(),
+        handlers={spec.name: spec.params for spec in shared.registry.specs()},
     ).definition
 
     def apply(tx: Tx) -> Result:

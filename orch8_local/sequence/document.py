@@ -197,7 +197,7 @@ def inspect(
     reading = Reading()
     definition = _read(source.value, reading) if source.is_readable else None
     findings = [*reading.findings, *lint(reading, handlers=handlers, external_handlers=external_handlers)]
-    if source.depth > PORTABLE_DEPTH:
+    if source.is_readable and source.depth > PORTABLE_DEPTH:
         message = f"the text is {source.depth} levels deep; an Orch8 server reads at most {PORTABLE_DEPTH}"
         findings.append(Finding("json.depth", message, "", is_warning=True))
     told = [_judged(finding, strict) for finding in findings if finding.pointer not in source.unread]
