@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orch8_local.blocks.schemas import DRAFTS
 from orch8_local.errors import SequenceInvalid
 from orch8_local.sequence.document import inspect, parse
 from tests.sequence.documents import DATA, step
@@ -90,3 +91,28 @@ def test_a_damaged_example_is_a_definition_or_problems(data: st.DataObject) -> N
 def test_json_of_the_wrong_shape_is_an_error(value: str) -> None:
     """A document is an object with a name and a list of blocks."""
     assert inspect(value).has_errors
+
+
+_KEYWORDS = """
+type properties items $ref $id $schema pattern patternProperties $defs allOf anyOf not if then enum const
+required minimum additionalProperties prefixItems $anchor $dynamicRef dependentSchemas format a b
+"""
+_SCHEMA_TEXTS = ["string", "#", "#/$defs/a", "#a", "http://x.example/y", "(", "", "//", "http://[", *DRAFTS]
+SCHEMAS = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(_SCHEMA_TEXTS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_KEYWORDS.split()), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(_KEYWORDS.split()), SCHEMAS, max_size=6))
+def test_a_schema_that_is_let_through_never_breaks_a_check(schema: dict[str, Any]) -> None:
+    """A schema is refused with its document, or checks any value without an error of its own."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    if inspect(json.dumps({"name": "v", "input_schema": schema, "blocks": [step()]})).definition is None:
+        return
+    validator = validator_for(schema, default=Draft202012Validator)(schema)
+    for value in (None, 1, "x", {"a": 1, "b": "x"}, [1]):
+        list(validator.iter_errors(value))
