@@ -102,7 +102,5 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--per-step", type=int, default=3)
     given = parser.parse_args()
-    found = asyncio.run(
-        measure(given.folder, n_runs=given.runs, n_steps=given.steps, per_step=given.per_step)
-    )
+    found = asyncio.run(measure(given.folder, n_runs=given.runs, n_steps=given.steps, per_step=given.per_step))
     json.dump(found, sys.stdout)

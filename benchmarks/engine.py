@@ -54,9 +54,7 @@ async def start(engine: Engine, text: str, n: int) -> str:
 
 async def measure(folder: Path, kind: str, *, n_runs: int, n_steps: int, url: str) -> dict[str, float]:
     """Run `n_runs` sequences of `n_steps` at once; all must complete."""
-    engine = await Engine.open(
-        folder / "bench.db", handlers=[act], limits=EngineLimits(max_concurrent=max(n_runs, 1))
-    )
+    engine = await Engine.open(folder / "bench.db", handlers=[act], limits=EngineLimits(max_concurrent=max(n_runs, 1)))
     async with engine:
         text = document(kind, n_steps, url)
         await engine.wait_until_stopped(await start(engine, document(kind, 3, url), 0))
@@ -84,7 +82,5 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--url", default="")
     given = parser.parse_args()
-    found = asyncio.run(
-        measure(given.folder, given.kind, n_runs=given.runs, n_steps=given.steps, url=given.url)
-    )
+    found = asyncio.run(measure(given.folder, given.kind, n_runs=given.runs, n_steps=given.steps, url=given.url))
     json.dump(found, sys.stdout)
