@@ -59,6 +59,12 @@ def definition_of(document: str) -> SequenceDefinition:
     return from_stored(document)
 
 
+@lru_cache(maxsize=64)
+def _given(document: str, source: str) -> SequenceDefinition:
+    """A document that comes with a start: the same one often comes many times."""
+    return parse(document, source=source).definition
+
+
 def _start(arguments: Mapping[str, Json], actor: str, shared: Shared) -> Apply:
     data, config = arguments.get("data"), arguments.get("config")
     _check_context(data, config)
@@ -67,7 +73,7 @@ def _start(arguments: Mapping[str, Json], actor: str, shared: Shared) -> Apply:
     document = arguments.get("document")
     given = None
     if document is not None:
-        given = parse(document, source=str(arguments.get("source") or "document")).definition
+        given = _given(document, str(arguments.get("source") or "document"))
         _check_start(given, data, shared)
 
     def apply(tx: Tx) -> Result:
@@ -114,7 +120,9 @@ def _check_context(data: Json, config: Json) -> None:
 
 
 def _check_start(definition: SequenceDefinition, data: Json, shared: Shared) -> None:
-    check_built(definition, shared.registry)
+    if definition.content_sha256 not in shared.checked:
+        check_built(definition, shared.registry)
+        shared.checked.add(definition.content_sha256)
     if definition.input_schema is not None:
         _check_input_schema(definition, data)
 
@@ -155,7 +163,7 @@ def _stored(tx: Tx, arguments: Mapping[str, Json], data: Json, shared: Shared) -
 def _put(tx: Tx, definition: SequenceDefinition, source: str, now_us: int, *, is_strict: bool) -> bool:
     return sequences.put(
         tx,
-        canonical_json(definition.to_json()),
+        definition.stored_text,
         sha256=definition.content_sha256,
         name=definition.name,
         version=definition.version,

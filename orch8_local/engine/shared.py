@@ -59,6 +59,8 @@ class Shared:
     open_http: Callable[[Context], HttpClient] | None = None
     live: dict[str, Dispatch] = field(default_factory=dict)
     progress: Callable[[StepProgress], None] = lambda _: None
+    checked: set[str] = field(default_factory=set)
+    """Hashes of documents that were found to be built whole."""
     is_draining: bool = False
     trouble: str | None = None
 

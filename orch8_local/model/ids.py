@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 EFFECT_DOMAIN = b"orch8-effect-v1\0"
 SCOPED_EFFECT_DOMAIN = b"orch8-local-effect-v2\0"
@@ -49,9 +49,10 @@ def derived_uuid(digest: bytes) -> str:
 
 
 def _uuid_bytes(text: str) -> bytes:
-    return UUID(text).bytes
+    return bytes.fromhex(text.replace("-", ""))
 
 
+@lru_cache(maxsize=1024)
 def continuity_id(instance_id: str) -> str:
     """The ledger scope of an ordinary run (3.2)."""
     return derived_uuid(hashlib.sha256(CONTINUITY_DOMAIN + _uuid_bytes(instance_id)).digest())

@@ -119,7 +119,12 @@ class SequenceDefinition(Object):
     @cached_property
     def content_sha256(self) -> str:
         """The hash of the stored form: two documents that say the same have the same."""
-        return sha256_hex(canonical_json(self.to_json()))
+        return sha256_hex(self.stored_text)
+
+    @cached_property
+    def stored_text(self) -> str:
+        """The stored form as text."""
+        return canonical_json(self.to_json())
 
     @cached_property
     def _by_id(self) -> dict[str, Block]:

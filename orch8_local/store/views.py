@@ -45,7 +45,10 @@ SQL_RECEIPTS = f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE instance_id
 SQL_STATE = "SELECT key, value FROM instance_state WHERE instance_id = ?"
 SQL_DOCUMENT = "SELECT document FROM sequences WHERE sha256 = ?"
 SQL_EVENTS_OF_INSTANCE = f"SELECT {EVENT_COLUMNS} FROM events WHERE instance_id = ? AND seq > ? ORDER BY seq LIMIT ?"
-SQL_EVENTS_OF_EFFECT = f"SELECT {EVENT_COLUMNS} FROM events WHERE effect_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+SQL_EVENTS_OF_EFFECT = (
+    f"SELECT {EVENT_COLUMNS} FROM events WHERE instance_id = (SELECT instance_id FROM effect_receipts WHERE id = ?1)"
+    " AND effect_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+)
 SQL_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 SQL_EFFECT = f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE id = ?"
 SQL_SIBLINGS = f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE intent_id = ? ORDER BY attempt"

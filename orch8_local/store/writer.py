@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -30,18 +31,34 @@ PAGE_BYTES = 4096
 WAL_ALARM_BYTES = 64 * 1024 * 1024
 WAL_TRUNCATE_BYTES = 4 * 1024 * 1024
 BATCHES_BETWEEN_LOOKS = 16
+WAL_INDEX_VERSION = 3_007_000
+
+SQL_APPEND_EVENT = (
+    "INSERT INTO events (instance_id, at_us, kind, actor, scope, block_id, effect_id, from_state, to_state,"
+    " reason, detail, prev_sha256, entry_sha256) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
 
 
 class Tx:
-    """The connection inside one transaction. chain_head: the last event's hash, once it is known."""
+    """The connection inside one transaction.
 
-    __slots__ = ("_connection", "chain_head", "execute", "executemany")
+    chain_head: the last event's hash, once it is known. events: lines of the timeline that are written
+    together before the commit, as nothing inside a transaction reads them.
+    """
+
+    __slots__ = ("chain_head", "events", "execute", "executemany")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
         self.execute: Callable[..., sqlite3.Cursor] = connection.execute
         self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.chain_head: str | None = None
+        self.events: list[tuple[Any, ...]] = []
+
+    def flush(self) -> None:
+        """Write what is kept together."""
+        if self.events:
+            self.executemany(SQL_APPEND_EVENT, self.events)
+            self.events.clear()
 
     def one(self, sql: LiteralString, params: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
@@ -202,12 +219,12 @@ class Writer:
                     job.error = error
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
+        """All functions in one transaction. If one of them refuses, all are run again, each undone alone."""
         if not batch:
             return
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for job in batch:
-                self._run(connection, job, is_alone=len(batch) == 1)
+            if not self._together(connection, batch):
+                self._one_by_one(connection, batch)
             for job in batch:
                 self._crash.reach(f"{job.name}.commit")
             if connection.in_transaction:
@@ -220,24 +237,43 @@ class Writer:
             for job in batch:
                 self._crash.reach(f"{job.name}.after")
 
-    def _run(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """One function in its own savepoint; alone in its batch it needs none."""
-        self._crash.reach(f"{job.name}.begin")
-        if not is_alone:
-            connection.execute("SAVEPOINT one")
+    def _together(self, connection: sqlite3.Connection, batch: list[_Job]) -> bool:
+        """Run every function; False, and nothing done, if one raised: that is rare, and this is fast."""
+        connection.execute("BEGIN IMMEDIATE")
+        tx = Tx(connection)
         try:
-            job.result = job.fn(Tx(connection))
+            for job in batch:
+                self._crash.reach(f"{job.name}.begin")
+                job.result = job.fn(tx)
+            tx.flush()
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError as error:
-            if not isinstance(error, sqlite3.IntegrityError):
-                raise
-            job.error = error
         except BaseException as error:
-            job.error = error
-        if job.error is not None:
-            connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO one")
-        if not is_alone:
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+                raise
+            connection.execute("ROLLBACK")
+            return False
+        return True
+
+    def _one_by_one(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
+        """Run every function in a savepoint of its own, so that one that raises takes only itself back."""
+        connection.execute("BEGIN IMMEDIATE")
+        tx = Tx(connection)
+        for job in batch:
+            head = tx.chain_head
+            connection.execute("SAVEPOINT one")
+            try:
+                job.result = job.fn(tx)
+                tx.flush()
+            except sqlite3.OperationalError:
+                raise
+            except BaseException as error:
+                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+                    raise
+                job.error = error
+                tx.events.clear()
+                tx.chain_head = head
+                connection.execute("ROLLBACK TO one")
             connection.execute("RELEASE one")
 
     def _fail(self, connection: sqlite3.Connection, batch: list[_Job], error: sqlite3.Error) -> None:
@@ -259,26 +295,39 @@ class Writer:
     # --- the log -------------------------------------------------------------------------------
 
     def _look_at_log(self, connection: sqlite3.Connection) -> None:
-        """Checkpoint after about a thousand pages, and shrink the log once the work is done."""
+        """Checkpoint after about a thousand pages: a longer log makes readers and the next start slow."""
         if self._wal_path is None or not self._is_dirty or self._poison is not None:
             return
-        is_idle = not self._queue
-        if not is_idle and self._n_batches % BATCHES_BETWEEN_LOOKS:
+        if self._n_batches % BATCHES_BETWEEN_LOOKS:
             return
-        try:
-            size_bytes = self._wal_path.stat().st_size
-        except FileNotFoundError:
-            return
-        if size_bytes < CHECKPOINT_PAGES * PAGE_BYTES:
+        n_pages = self._n_pages_in_log()
+        if n_pages < CHECKPOINT_PAGES:
             return
         self._checkpoint(connection, "PASSIVE")
-        if size_bytes > WAL_ALARM_BYTES and not self._has_alarmed:
+        if n_pages * PAGE_BYTES > WAL_ALARM_BYTES and not self._has_alarmed:
             self._has_alarmed = True
             log.warning(
                 "the log has grown to %d MiB: a reader keeps it from being reset",
-                size_bytes // 1048576,
+                n_pages * PAGE_BYTES // 1048576,
                 extra={"action": "wal_large"},
             )
+
+    def _n_pages_in_log(self) -> int:
+        """How many pages wait in the log, from the index that SQLite keeps beside it.
+
+        The size of the log does not tell: a log that was carried over is written again from its
+        beginning and keeps its size. Source: SQLite's description of the WAL index, bytes 0 and 16.
+        """
+        assert self._wal_path is not None
+        try:
+            with self._wal_path.with_name(self._wal_path.name.removesuffix("-wal") + "-shm").open("rb") as index:
+                header = index.read(20)
+            size_bytes = self._wal_path.stat().st_size
+        except FileNotFoundError:
+            return 0
+        if len(header) == 20 and int.from_bytes(header[:4], sys.byteorder) == WAL_INDEX_VERSION:
+            return int.from_bytes(header[16:20], sys.byteorder)
+        return size_bytes // PAGE_BYTES
 
     def _rest(self, connection: sqlite3.Connection) -> None:
         """Nothing to do for a while: give a large log's space back, then sleep without a time-out."""
@@ -332,7 +381,9 @@ class InlineWriter:
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._crash.reach(f"{name}.begin")
-            result = fn(Tx(connection))
+            tx = Tx(connection)
+            result = fn(tx)
+            tx.flush()
             self._crash.reach(f"{name}.commit")
             if self._before_commit is not None:
                 self._before_commit(name)

@@ -180,7 +180,6 @@ CREATE TABLE events (
     entry_sha256 TEXT NOT NULL
 ) STRICT;
 CREATE INDEX events_instance ON events (instance_id, seq);
-CREATE INDEX events_effect ON events (effect_id, seq) WHERE effect_id IS NOT NULL;
 CREATE VIEW effect_events AS SELECT * FROM events WHERE effect_id IS NOT NULL;
 
 CREATE TABLE outbox (
