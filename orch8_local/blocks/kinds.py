@@ -186,7 +186,6 @@ class OneOf(Kind):
 class AnyJson(Kind):
     """Any JSON; null is a value. has_templates: its strings are checked as templates."""
 
-    takes_null = True
     has_templates: bool = False
 
     def read(self, value: Json, place: Place) -> Any:

@@ -121,9 +121,6 @@ class Kind:
     reading a document.
     """
 
-    takes_null = False
-    """True if null is among the values."""
-
     def __init__(self, *given: Any, **named: Any) -> None:
         settings = {**dict(zip(type(self).__annotations__, given, strict=False)), **named}
         for name, value in settings.items():
@@ -258,7 +255,7 @@ def read_object(shape: type[Object], value: Json, place: Place, extra: Iterable[
                 _missing(name, value, shape.PARTS, place)
                 is_valid = False
             continue
-        if value[name] is None and declared.default is None and not declared.kind.takes_null:
+        if value[name] is None and declared.default is None:
             continue
         found = declared.kind.read(value[name], place.at(name))
         if found is INVALID:
