@@ -199,6 +199,19 @@ class Provider:
         self._waiters.append((event, n, future))
         await future
 
+    async def settle(self) -> None:
+        """Return when every connection made so far has been taken and has ended; for clients that are dead.
+
+        Connections are taken in the order in which they were made, so one of our own marks the end.
+        """
+        n_before = self.count("connection")
+        _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        writer.close()
+        await self.wait_for("connection", n_before + 1)
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+            await asyncio.sleep(0)
+
     def release(self) -> None:
         """Let all requests that are held be answered."""
         self._released.set()

@@ -114,9 +114,7 @@ class Zygote:
         """Begin a job; `kill_after_s` sends it SIGKILL then, if it has not ended. One job at a time."""
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(
-            json.dumps({"job": dict(job), "kill_after_s": kill_after_s}).encode() + b"\n"
-        )
+        self._process.stdin.write(json.dumps({"job": dict(job), "kill_after_s": kill_after_s}).encode() + b"\n")
         running = Running(self._process, 0)
         running.pid = await running.until("pid")
         return running
@@ -144,9 +142,7 @@ def serve() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             os._exit(_performed(perform, order["job"]))
         say(pid=pid)
-        if order["kill_after_s"] is not None and not signal.sigtimedwait(
-            {signal.SIGCHLD}, order["kill_after_s"]
-        ):
+        if order["kill_after_s"] is not None and not signal.sigtimedwait({signal.SIGCHLD}, order["kill_after_s"]):
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         signal.sigtimedwait({signal.SIGCHLD}, 0)

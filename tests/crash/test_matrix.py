@@ -1,0 +1,120 @@
+"""The crash matrix: a real process, a real file, a real socket, and SIGKILL at every point there is.
+
+First a session is only counted: it tells which points are passed, and how often. Then, for each point
+and each passage, a fresh run dies exactly there; what is left is checked, started again, settled by
+the provider's own truth, and must complete with every charge made once. Source: reliability 4a.
+ORCH8_CRASH_KILLS raises the number of second deaths that are drawn beside the whole first round.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from orch8_local.engine.transactions import TRANSACTIONS
+from orch8_local.testing.provider import Provider, Reply
+from orch8_local.world import CrashPoint
+from tests.conftest import FIGURE
+from tests.crash.lives import Crash, Life
+from tests.crash.zygote import Zygote
+
+SECOND_DEATHS = int(os.environ.get("ORCH8_CRASH_KILLS", "40"))
+"""Per case: how many runs die twice or more, at places drawn with a fixed seed."""
+
+CASES: dict[str, tuple[int, Sequence[Reply]]] = {
+    "one step, answered": (1, ()),
+    "one step, answer lost": (1, (Reply("apply_then_drop"),)),
+    "one step, dropped before it was done": (1, (Reply("drop_before_apply"),)),
+    "one step, busy at first": (1, (Reply("5xx_before_apply", status=503), Reply("answer"))),
+    "three steps, answered": (3, ()),
+    "three steps, each in its own trouble": (
+        3,
+        (Reply("5xx_after_apply"), Reply("5xx_before_apply", status=503), Reply("answer"), Reply("reset")),
+    ),
+}
+NOT_ON_THESE_WAYS = {
+    "inbox_written": "commands come through the inbox of a living owner (tests of the inbox)",
+    "inbox_applied": "commands come through the inbox of a living owner (tests of the inbox)",
+    "add_sequence": "a run stores its own document",
+    "late_answer": "settle_s is 0 here (tests of the engine, simulation)",
+    "cancel": "simulation",
+    "retry": "simulation",
+    "command_refused": "tests of the inbox",
+    "park": "only a run that waits long or is given back is parked",
+}
+
+
+@pytest.fixture
+async def zygote() -> AsyncIterator[Zygote]:
+    async with Zygote() as process:
+        yield process
+
+
+async def points_of(zygote: Zygote, folder: Path, name: str) -> dict[str, int]:
+    """Every point that a whole life passes, without a kill, with how often."""
+    n_steps, script = CASES[name]
+    passed: dict[str, int] = {}
+    async with Provider(list(script)) as provider:
+        life = Life(zygote, provider, folder / "counted.db", n_steps)
+        resolutions: list[object] = []
+        for _ in range(8):
+            ended = await life.session("count", resolutions)
+            for found in ended.facts("passed"):
+                for point, n in found.items():
+                    passed[point] = max(passed.get(point, 0), n)
+            stopped = ended.facts("ended")[-1]
+            if stopped["state"] == "completed":
+                break
+            resolutions = [life._truth(effect_id, key) for effect_id, key in stopped["unknown"]]
+        assert stopped["state"] == "completed", life.problems
+        assert not life.problems, life.problems
+    return passed
+
+
+async def lived(zygote: Zygote, folder: Path, name: str, crashes: Sequence[Crash]) -> Life:
+    """A fresh run that dies at these places, one after the other."""
+    n_steps, script = CASES[name]
+    async with Provider(list(script)) as provider:
+        life = Life(zygote, provider, folder / "run.db", n_steps)
+        await life.to_its_end(crashes)
+    for path in folder.glob("run.db*"):
+        if path.is_file():
+            path.unlink()
+    return life
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", CASES)
+async def test_a_process_may_be_killed_anywhere(
+    zygote: Zygote, tmp_path: Path, name: str, record_property: pytest.RecordProperty
+) -> None:
+    """Whatever the moment of SIGKILL: nothing is sent twice, nothing is lost, and the run completes."""
+    passed = await points_of(zygote, tmp_path, name)
+    first = [[(point, n)] for point, most in sorted(passed.items()) for n in range(1, most + 1)]
+    chance = random.Random(name)
+    more = [
+        [
+            (point := chance.choice(sorted(passed)), chance.randint(1, passed[point]))
+            for _ in range(chance.randint(2, 4))
+        ]
+        for _ in range(SECOND_DEATHS)
+    ]
+    n_kills = n_runs = 0
+    for crashes in [*first, *more]:
+        life = await lived(zygote, tmp_path, name, crashes)
+        assert not life.problems, f"killed at {crashes}: {life.problems}"
+        if crashes in first:
+            assert life.n_kills >= 1, f"{crashes} was passed when counted, and then not"
+        n_kills += life.n_kills
+        n_runs += 1
+    record_property(FIGURE, f"{name}: {n_runs} runs, {n_kills} kills, {len(passed)} points, 0 violations")
+
+
+def test_every_point_is_in_the_matrix_or_has_a_reason() -> None:
+    """A crash point that nobody dies at is listed with why, and no listed one is idle."""
+    known = {str(point) for point in CrashPoint} | {str(transaction) for transaction in TRANSACTIONS}
+    assert not set(NOT_ON_THESE_WAYS) - known
