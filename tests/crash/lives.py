@@ -111,6 +111,9 @@ class Life:
             resolutions = [self._truth(effect_id, key) for effect_id, key in stopped["unknown"]]
         wanted = {f"charge_{n}": (lambda output: output is not None) for n in range(self.n_steps)}
         self.problems += [str(violation) for violation in check_end(self.database, self.seen(), wanted)]
+        keys = {request.key for request in self.provider.requests()}
+        if len(keys) != self.n_steps:
+            self.problems.append(f"{self.n_steps} actions were sent under {len(keys)} keys")
         if self.provider.applied() != self.n_steps:
             self.problems.append(f"{self.n_steps} charges were meant, the provider made {self.provider.applied()}")
 
