@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -12,6 +12,7 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None, print_blob=True)
 settings.load_profile("untimed")
 
+RecordProperty = Callable[[str, object], None]
 FIGURE = "figure"
 """A test shows a figure by `record_property(FIGURE, "300 kills, 0 violations")`; workers hand it on."""
 

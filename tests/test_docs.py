@@ -79,11 +79,7 @@ def test_generated_pages_are_fresh() -> None:
 def test_every_error_is_documented() -> None:
     """Every error class and its code are in docs/errors.md, and in the tree drawn in errors.py."""
     page, drawn = read("docs/errors.md"), errors.__doc__ or ""
-    classes = [
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, errors.Orch8Error)
-    ]
+    classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.Orch8Error)]
     assert classes
     for kind in classes:
         assert f"`{kind.__name__}`" in page, kind

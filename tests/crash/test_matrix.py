@@ -18,7 +18,7 @@ import pytest
 from orch8_local.engine.transactions import TRANSACTIONS
 from orch8_local.testing.provider import Provider, Reply
 from orch8_local.world import CrashPoint
-from tests.conftest import FIGURE
+from tests.conftest import FIGURE, RecordProperty
 from tests.crash.lives import Crash, Life
 from tests.crash.zygote import Zygote
 
@@ -90,7 +90,7 @@ async def lived(zygote: Zygote, folder: Path, name: str, crashes: Sequence[Crash
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_process_may_be_killed_anywhere(
-    zygote: Zygote, tmp_path: Path, name: str, record_property: pytest.RecordProperty
+    zygote: Zygote, tmp_path: Path, name: str, record_property: RecordProperty
 ) -> None:
     """Whatever the moment of SIGKILL: nothing is sent twice, nothing is lost, and the run completes."""
     passed = await points_of(zygote, tmp_path, name)

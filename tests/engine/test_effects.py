@@ -47,9 +47,7 @@ async def test_an_ambiguous_outcome_is_never_retried(tmp_path: Path) -> None:
         instance = await run(engine, document(step("a", retry=RETRY), step("b")))
         assert (instance.state, instance.is_blocked) == ("failed", True)
         assert instance.failure is not None
-        assert instance.failure.effect_ids == tuple(
-            r.id for r in (await engine.views.instance(instance.id)).receipts
-        )
+        assert instance.failure.effect_ids == tuple(r.id for r in (await engine.views.instance(instance.id)).receipts)
         assert await states(engine, instance.id) == ["unknown"]
         assert outside.n_calls == 1
 
@@ -151,9 +149,7 @@ async def test_resolving_with_stay_leaves_the_run_stopped_until_a_retry(tmp_path
     async with engine_on(tmp_path / "db", outside) as engine:
         blocked = await run(engine, document(step("a")))
         assert blocked.failure is not None
-        await resolve(
-            engine, blocked.failure.effect_ids[0], "committed", output=1, has_output=True, then="stay"
-        )
+        await resolve(engine, blocked.failure.effect_ids[0], "committed", output=1, has_output=True, then="stay")
         stopped = await engine.wait_until_stopped(blocked.id)
         assert (stopped.state, stopped.is_blocked) == ("failed", False)
         await engine.submit(Command("r", "retry", {"instance_id": blocked.id}))
@@ -172,18 +168,14 @@ async def test_resolving_with_stay_leaves_the_run_stopped_until_a_retry(tmp_path
         ("dispatched", {"evidence": {}}),
     ],
 )
-async def test_a_resolution_without_evidence_is_refused(
-    tmp_path: Path, target: str, arguments: dict[str, Any]
-) -> None:
+async def test_a_resolution_without_evidence_is_refused(tmp_path: Path, target: str, arguments: dict[str, Any]) -> None:
     """Every answer needs its evidence; a refused resolution changes nothing."""
     async with engine_on(tmp_path / "db", Outside("lost")) as engine:
         blocked = await run(engine, document(step("a")))
         assert blocked.failure is not None
         effect_id = blocked.failure.effect_ids[0]
         with pytest.raises(InputError):
-            await engine.submit(
-                Command("x", "resolve", {"effect_id": effect_id, "target": target, **arguments})
-            )
+            await engine.submit(Command("x", "resolve", {"effect_id": effect_id, "target": target, **arguments}))
         assert (await engine.views.effect(effect_id)).state == "unknown"
 
 

@@ -151,15 +151,11 @@ POLICY = EgressPolicy(hosts=frozenset({"lab.local", "10.0.0.5:8080", "[::1]:9000
         ("a.example", 80, ["fe80::1%eth0"], "author", False),
     ],
 )
-def test_the_address_policy(
-    host: str, port: int, addresses: list[str], provenance: str, is_allowed: bool
-) -> None:
+def test_the_address_policy(host: str, port: int, addresses: list[str], provenance: str, is_allowed: bool) -> None:
     """Data leads to public or listed hosts only; nothing ever leads to link-local or metadata."""
 
     def ask() -> list[str]:
-        return allowed_addresses(
-            addresses, host=host, port=port, provenance=Provenance(provenance), policy=POLICY
-        )
+        return allowed_addresses(addresses, host=host, port=port, provenance=Provenance(provenance), policy=POLICY)
 
     if is_allowed:
         assert ask() == addresses
@@ -408,9 +404,7 @@ async def test_a_handlers_client_follows_no_redirect(make_step: MakeStep, provid
     assert [request.path for request in provider.requests()] == ["/a"]
 
 
-async def test_a_handlers_client_raises_the_transport_errors_of_httpx(
-    make_step: MakeStep, provider: Provider
-) -> None:
+async def test_a_handlers_client_raises_the_transport_errors_of_httpx(make_step: MakeStep, provider: Provider) -> None:
     """Custom code handles httpx errors as everywhere; after the first byte they are ambiguous."""
     provider.script = [Reply("hang")]
     client, _ = client_of(make_step)

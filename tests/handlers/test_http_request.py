@@ -86,9 +86,7 @@ async def test_a_precondition_without_a_key_is_a_refusal(make_step: MakeStep, pr
     assert (await step.run()).outcome_class == "rejected"
 
 
-async def test_an_answer_cut_short_after_a_good_status_is_a_success(
-    make_step: MakeStep, provider: Provider
-) -> None:
+async def test_an_answer_cut_short_after_a_good_status_is_a_success(make_step: MakeStep, provider: Provider) -> None:
     """A 2xx status line proves the action, whatever happens to the body; it is never sent again."""
     provider.script = [Reply("half_body", body='{"receipt_id": "r-1"')]
     outcome = await post(make_step, provider)
@@ -143,9 +141,7 @@ async def test_a_huge_answer_costs_bounded_memory(make_step: MakeStep, provider:
     assert peak_bytes < 3.5 * limit_bytes
 
 
-async def test_a_failure_carries_what_a_policy_and_a_person_need(
-    make_step: MakeStep, provider: Provider
-) -> None:
+async def test_a_failure_carries_what_a_policy_and_a_person_need(make_step: MakeStep, provider: Provider) -> None:
     """Details hold status, the beginning of the body and the telling headers; evidence its hash."""
     headers = {"Retry-After": "7", "X-Request-Id": "q-1", "Set-Cookie": "secret=1"}
     provider.script = [Reply(status=429, body="x" * 5000, headers=headers)]
@@ -198,9 +194,7 @@ async def test_a_read_that_is_cut_short_is_read_again(make_step: MakeStep, provi
     assert outcome.retryable
 
 
-async def test_the_mode_in_force_decides_what_may_be_repeated(
-    make_step: MakeStep, provider: Provider
-) -> None:
+async def test_the_mode_in_force_decides_what_may_be_repeated(make_step: MakeStep, provider: Provider) -> None:
     """A step that declares its POST repeatable, or its GET at most once, is believed."""
     provider.script = [Reply(status=500), Reply(status=500), Reply("half_body")]
     url = f"{provider.url}/r"
@@ -291,9 +285,7 @@ async def test_the_key_leaves_the_process(make_step: MakeStep, provider: Provide
     await post(make_step, provider, idempotency_key="mine")
     await post(make_step, provider, headers={"IDEMPOTENCY-KEY": "header"}, idempotency_key="mine")
     await make_step(HTTP_REQUEST, {"url": f"{provider.url}/charge"}).run()
-    await make_step(
-        HTTP_REQUEST, {"method": "DELETE", "url": f"{provider.url}/charge"}, key_header="X-Key"
-    ).run()
+    await make_step(HTTP_REQUEST, {"method": "DELETE", "url": f"{provider.url}/charge"}, key_header="X-Key").run()
     requests = provider.requests()
     assert [request.key for request in requests] == ["key-1", "mine", "header", None, None]
     assert requests[-1].headers["x-key"] == "key-1"

@@ -72,9 +72,7 @@ def test_foreign_errors_pass_unchanged() -> None:
 
 
 def post(make_step: MakeStep, url: str, timeout_ms: int = 10_000) -> Step:
-    return make_step(
-        HTTP_REQUEST, {"method": "POST", "url": url, "body": {"n": 1}, "timeout_ms": timeout_ms}
-    )
+    return make_step(HTTP_REQUEST, {"method": "POST", "url": url, "body": {"n": 1}, "timeout_ms": timeout_ms})
 
 
 def error_of(outcome: Outcome) -> object:

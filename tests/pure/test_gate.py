@@ -99,9 +99,7 @@ def test_a_prepared_receipt_of_the_same_request_is_used(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "old", [receipt(0, R.PREPARED, sha="other"), receipt(0, R.PLANNED)], ids=lambda r: r.state
-)
+@pytest.mark.parametrize("old", [receipt(0, R.PREPARED, sha="other"), receipt(0, R.PLANNED)], ids=lambda r: r.state)
 def test_a_prepared_receipt_of_another_request_is_superseded(mode: Mode, old: Receipt) -> None:
     """If the request has changed before it was sent, the old receipt is abandoned; never an error."""
     assert _ask(old, mode=mode) == NewAttempt(1, superseded=(old,))

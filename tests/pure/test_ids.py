@@ -248,9 +248,7 @@ def test_keys_that_are_not_text_are_refused() -> None:
 def test_a_fault_names_its_place() -> None:
     """A value that is not JSON is reported with the path at which it stands."""
     assert ids.json_fault({"a": [0, {"b": float("nan")}]}) == "$.a[1].b is nan, which JSON cannot hold"
-    assert ids.json_fault({"a": "\ud800"}, "params") == (
-        "params.a holds a lone surrogate, which is not valid Unicode"
-    )
+    assert ids.json_fault({"a": "\ud800"}, "params") == ("params.a holds a lone surrogate, which is not valid Unicode")
 
 
 def test_nesting_has_a_limit() -> None:

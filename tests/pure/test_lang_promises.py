@@ -205,9 +205,7 @@ def test_a_mistake_in_a_template_has_a_column_and_a_way_out(text: str, column: i
         ("{{ qty = 1 }}", 8, "two '=' compare: a == b"),
     ],
 )
-def test_a_mistake_in_an_expression_has_a_column_and_a_way_out(
-    text: str, column: int, suggestion: str
-) -> None:
+def test_a_mistake_in_an_expression_has_a_column_and_a_way_out(text: str, column: int, suggestion: str) -> None:
     """What is wrong with an expression is found without running it."""
     problem = expression.check(text)[0]
     assert (problem.column, problem.suggestion) == (column, suggestion)

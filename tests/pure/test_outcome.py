@@ -17,9 +17,7 @@ from orch8_local.model.outcome import (
     settle,
 )
 
-REFUSALS = (
-    {400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 416, 417} | {421, 422, 426, 428, 431} | {451}
-)
+REFUSALS = {400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 416, 417} | {421, 422, 426, 428, 431} | {451}
 ALL = range(100, 600)
 
 
@@ -42,9 +40,7 @@ def _wanted(status: int, *, has_key: bool, is_complete: bool, has_guard: bool) -
 def test_every_status_has_its_class(status: int) -> None:
     """Each status proves exactly what the table says, whatever the key, the body and the guard are."""
     for has_key, is_complete, has_guard in product((True, False), repeat=3):
-        got, rule = classify_status(
-            status, has_key=has_key, is_body_complete=is_complete, has_commit_guard=has_guard
-        )
+        got, rule = classify_status(status, has_key=has_key, is_body_complete=is_complete, has_commit_guard=has_guard)
         assert got is _wanted(status, has_key=has_key, is_complete=is_complete, has_guard=has_guard)
         assert str(status) in rule
 

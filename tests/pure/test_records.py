@@ -96,9 +96,7 @@ def test_absent_parts_of_a_failure_have_defaults() -> None:
     assert Failure.from_dict({"kind": "step_failed", "message": "no"}) == Failure("step_failed", "no")
 
 
-@pytest.mark.parametrize(
-    "kind", ["effect_blocked", "step_failed", "effect_compensated", "crash_loop", "not_built"]
-)
+@pytest.mark.parametrize("kind", ["effect_blocked", "step_failed", "effect_compensated", "crash_loop", "not_built"])
 def test_only_an_unknown_effect_blocks(kind: str) -> None:
     """Blocked means exactly: failed because an outcome is not known (product D1)."""
     assert Failure(kind, "x").is_blocked is (kind == "effect_blocked")
@@ -130,9 +128,7 @@ def test_age_is_never_negative() -> None:
     assert made.as_wire(now_us=0)["age_s"] == 0
 
 
-@pytest.mark.parametrize(
-    "record", [Instance, Node, Receipt, Evidence, Failure, records.Output, records.Event]
-)
+@pytest.mark.parametrize("record", [Instance, Node, Receipt, Evidence, Failure, records.Output, records.Event])
 def test_rows_cannot_be_changed(record: type) -> None:
     """A row is a value: a changed row comes from the store, never from an assignment."""
     assert record.__dataclass_params__.frozen  # type: ignore[attr-defined]

@@ -20,31 +20,35 @@ from orch8_local.store import events, instances, receipts
 Json = Any
 
 
+def _swap(owner: Any, name: str, made: Any) -> None:
+    setattr(owner, name, made)
+
+
 def send_before_the_mark() -> None:
     """The request leaves, and its dispatch is written when the answer is there."""
 
     async def mark(_: Any) -> None:
         await asyncio.sleep(0)
 
-    guard.Dispatch.mark = mark  # type: ignore[method-assign]
+    _swap(guard.Dispatch, "mark", mark)
 
 
 def unknown_is_failure() -> None:
     """A lost answer counts as "nothing happened", and the retry policy sends again."""
-    real = guard.settle
+    real: Any = getattr(guard, "settle")  # noqa: B009
 
     def settle(outcome: Any, **facts: Any) -> Any:
         found = real(outcome, **facts)
         return Settlement.ABANDON if found is Settlement.UNKNOWN else found
 
-    guard.settle = settle
+    _swap(guard, "settle", settle)
     lost = step._ambiguous
 
     def failed(error: Exception) -> Any:
         return replace(lost(error), outcome_class=OutcomeClass.NOT_SENT, retryable=True)
 
-    step._ambiguous = failed
-    step.StepExecutor._answered = _retry_everything(step.StepExecutor._answered)  # type: ignore[method-assign]
+    _swap(step, "_ambiguous", failed)
+    _swap(step.StepExecutor, "_answered", _retry_everything(step.StepExecutor._answered))
 
 
 def _retry_everything(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +68,7 @@ def sweep_believes_nothing_was_sent() -> None:
         receipts.shift(tx, receipt, ReceiptState.DISPATCHED, ReceiptState.UNKNOWN, now_us=now_us)
         receipts.shift(tx, receipt, ReceiptState.UNKNOWN, ReceiptState.ABANDONED, now_us=now_us)
 
-    recovery.owner_gone = owner_gone
+    _swap(recovery, "owner_gone", owner_gone)
 
 
 def a_new_key_for_every_attempt() -> None:
@@ -76,7 +80,7 @@ def a_new_key_for_every_attempt() -> None:
         made.idempotency_key = f"{made.intent_id}-{node.attempt}"
         return made
 
-    step.StepExecutor._context = context  # type: ignore[method-assign]
+    _swap(step.StepExecutor, "_context", context)
 
 
 def the_output_is_not_written() -> None:
@@ -87,7 +91,7 @@ def the_output_is_not_written() -> None:
         if facts.get("kind") != "result":
             real(*arguments, **facts)
 
-    instances.put_output = put_output
+    _swap(instances, "put_output", put_output)
 
 
 def a_move_leaves_no_event() -> None:
@@ -98,7 +102,7 @@ def a_move_leaves_no_event() -> None:
         if kind != "effect.dispatched":
             real(tx, instance_id, kind, **facts)
 
-    events.append = append
+    _swap(events, "append", append)
 
 
 def the_step_end_in_two_transactions() -> None:
@@ -111,12 +115,12 @@ def the_step_end_in_two_transactions() -> None:
             result = replace(result, settle=None)
         return await real(self, result, decisions, is_alone=is_alone)
 
-    runner.Runner._write = write  # type: ignore[method-assign]
+    _swap(runner.Runner, "_write", write)
 
 
 def a_resolution_leaves_the_run_behind() -> None:
     """The receipt is resolved, and its run stays blocked."""
-    resolution._carry_on = lambda _tx, _receipt, _resolution, instance, _now_us: instance
+    _swap(resolution, "_carry_on", lambda _tx, _receipt, _resolution, instance, _now_us: instance)
 
 
 def a_resolution_is_acknowledged_too_early() -> None:
@@ -137,7 +141,7 @@ def a_resolution_is_acknowledged_too_early() -> None:
 
         return forgetful
 
-    commands._resolve = resolve
+    _swap(commands, "_resolve", resolve)
 
 
 def a_start_forgets_its_key() -> None:
@@ -149,7 +153,7 @@ def a_start_forgets_its_key() -> None:
         key = f"{arguments['key']}-{shared.world.ids.token()}-{next(numbers)}"
         return real({**arguments, "key": key}, actor, shared)
 
-    commands._start = start
+    _swap(commands, "_start", start)
 
 
 def a_resolution_loses_the_output() -> None:
@@ -159,7 +163,7 @@ def a_resolution_loses_the_output() -> None:
     def parse(arguments: Any, actor: str) -> Any:
         return replace(real(arguments, actor), output=None)
 
-    resolution.parse = parse
+    _swap(resolution, "parse", parse)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

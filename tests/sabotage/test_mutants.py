@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orch8_local.testing.provider import Provider, Reply
-from tests.conftest import FIGURE
+from tests.conftest import FIGURE, RecordProperty
 from tests.crash.lives import Crash, Life
 from tests.crash.zygote import Zygote
 from tests.sabotage.mutants import MUTANTS
@@ -48,7 +48,7 @@ async def test_the_lives_are_survived_without_sabotage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 async def test_a_fault_that_is_built_in_is_noticed(
-    tmp_path: Path, mutant: str, record_property: pytest.RecordProperty
+    tmp_path: Path, mutant: str, record_property: RecordProperty
 ) -> None:
     """No mutant gets through all lives."""
     problems = await problems_of(tmp_path, mutant)
