@@ -16,6 +16,7 @@ import asyncio
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -290,9 +291,12 @@ class Reading:
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
-    """The addresses of a host as this machine's resolver gives them, in its order."""
+    """The addresses of a host as this machine's resolver gives them, in its order; an address is its own."""
     import socket
+    from ipaddress import ip_address
 
+    with suppress(ValueError):
+        return [str(ip_address(host))]
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

@@ -163,24 +163,23 @@ async def perform(
         extensions={"trace": trace, "timeout": {"connect": connect_timeout_s}},
     )
     backend = PinnedBackend(connect_to)
-    pool = httpcore.AsyncConnectionPool(
+    connection = httpcore.AsyncHTTPConnection(
+        core.url.origin,
         ssl_context=load_certificates() if request.url.scheme == "https" else None,
-        max_connections=1,
-        max_keepalive_connections=0,
         http2=False,
         retries=0,
         network_backend=backend,
     )
     with errors_of_httpx():
         try:
-            async with pool:
-                await _exchange(pool, core, reading)
+            await _exchange(connection, core, reading)
         finally:
+            await connection.aclose()
             await backend.close()
 
 
-async def _exchange(pool: httpcore.AsyncConnectionPool, core: httpcore.Request, reading: Reading) -> None:
-    response = await pool.handle_async_request(core)
+async def _exchange(connection: httpcore.AsyncHTTPConnection, core: httpcore.Request, reading: Reading) -> None:
+    response = await connection.handle_async_request(core)
     try:
         reading.begin(response.status, response.headers)
         async for chunk in response.aiter_stream():
