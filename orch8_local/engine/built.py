@@ -28,6 +28,7 @@ STEP_FIELDS = (
     "context_access",
     "output_schema",
     "queue_name",
+    "compensation",
 )
 EFFECT_FIELDS = ("key_ttl", "verify", "unique_key", "settle", "outcomes")
 DOCUMENT_FIELDS = ("on_failure", "on_cancel", "interceptors", "sla")
