@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +100,8 @@ def report(folder: Path) -> list[str]:
             reference = bare(folder, runs)
             for kind in KINDS:
                 speed, syncs, memory_mb = engine(folder, kind, runs, url)
-                share = f"{speed / reference:.0%}"
-                lines.append(
-                    f"| {runs} | {reference:,.0f} | {kind} | {speed:,.0f} | {share} | {syncs:.2f} | {memory_mb:.0f} MiB |"
-                )
+                figures = f"{speed:,.0f} | {speed / reference:.0%} | {syncs:.2f} | {memory_mb:.0f} MiB"
+                lines.append(f"| {runs} | {reference:,.0f} | {kind} | {figures} |")
                 print(lines[-1], file=sys.stderr, flush=True)
         ten = child(folder, "benchmarks.engine", "effect", "--runs", "1", "--steps", "10")
         ten_pure = child(folder, "benchmarks.engine", "pure", "--runs", "1", "--steps", "10")
@@ -113,8 +110,8 @@ def report(folder: Path) -> list[str]:
         provider.wait()
     lines += [
         "",
-        f"- one run of ten effects: {ten['elapsed_s'] * 1000:.1f} ms; of ten pure steps: "
-        f"{ten_pure['elapsed_s'] * 1000:.1f} ms",
+        f"- one run of ten effects: {ten['elapsed_s'] * 1000:.1f} ms",
+        f"- one run of ten pure steps: {ten_pure['elapsed_s'] * 1000:.1f} ms",
         f"- `orch8-local --version`: {whole_process(folder, '--version'):.0f} ms as a whole process",
         f"- `orch8-local run hello`: {whole_process(folder, 'run', 'hello'):.0f} ms as a whole process",
         f"- an idle engine (`up`): {idle_memory_mb(folder):.0f} MiB",
@@ -124,7 +121,7 @@ def report(folder: Path) -> list[str]:
 
 def machine() -> str:
     """Where and when this was measured."""
-    today = datetime.now(UTC).date().isoformat()
+    today = time.strftime("%Y-%m-%d", time.gmtime())
     return (
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, "
         f"SQLite {sqlite3.sqlite_version}, {today}"
