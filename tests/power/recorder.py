@@ -17,6 +17,7 @@ import pytest
 
 from tests.power.trace import CALLS, Operation, read
 
+ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = "ORCH8_PROOFS_REQUIRED"
 """Set to 1 (CI does), a proof that cannot run is a failure and not a skip."""
 
