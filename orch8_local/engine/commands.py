@@ -138,8 +138,7 @@ def _check_input_schema(definition: SequenceDefinition, data: Json) -> None:
     if not found:
         return
     faults = [
-        {"path": "".join(f"/{part}" for part in error.absolute_path), "message": error.message}
-        for error in found
+        {"path": "".join(f"/{part}" for part in error.absolute_path), "message": error.message} for error in found
     ]
     listed = "; ".join(f"{'data' + fault['path']}: {fault['message']}" for fault in faults)
     raise InputError(
@@ -152,9 +151,7 @@ def _check_input_schema(definition: SequenceDefinition, data: Json) -> None:
 def _stored(tx: Tx, arguments: Mapping[str, Json], data: Json, shared: Shared) -> SequenceDefinition:
     row = sequences.find(tx, str(arguments.get("name")), arguments.get("version"))
     if row is None or row.document is None:
-        raise NotFound(
-            f"there is no sequence {arguments.get('name')!r}", hint="`orch8-local sequences list` shows all"
-        )
+        raise NotFound(f"there is no sequence {arguments.get('name')!r}", hint="`orch8-local sequences list` shows all")
     definition = definition_of(row.document)
     _check_start(definition, data, shared)
     return definition
@@ -240,9 +237,7 @@ def _cancel(instance_id: str, actor: str, shared: Shared) -> Apply:
         instance = instances.get(tx, instance_id)
         if instance.state in (InstanceState.COMPLETED, InstanceState.FAILED, InstanceState.CANCELLED):
             hint = (
-                "resolve its effect instead: `orch8-local effects list --unresolved`"
-                if instance.is_blocked
-                else None
+                "resolve its effect instead: `orch8-local effects list --unresolved`" if instance.is_blocked else None
             )
             raise Conflict(f"run {instance_id} has ended already: it is {_shown(instance)}", hint=hint)
         if instance.cancel_requested_at_us is None:
@@ -264,9 +259,7 @@ def _cancel(instance_id: str, actor: str, shared: Shared) -> Apply:
                 reason="instance_ended",
                 evidence=evidence,
             )
-        instances.move_instance(
-            tx, instance, instance.state, InstanceState.CANCELLED, now_us=now_us, actor=actor
-        )
+        instances.move_instance(tx, instance, instance.state, InstanceState.CANCELLED, now_us=now_us, actor=actor)
         return {"instance_id": instance_id, "state": "cancelled"}
 
     return apply
@@ -304,9 +297,7 @@ def _retry(instance_id: str, actor: str, shared: Shared) -> Apply:
             if node.state in (NodeState.FAILED, NodeState.CANCELLED):
                 instances.put_node(tx, instance_id, Node(node.scope, node.block_id, NodeState.PENDING))
             elif node.state is NodeState.WAITING and node.waiting_for == "effect":
-                again = Node(
-                    node.scope, node.block_id, NodeState.WAITING, waiting_for="retry", wake_at_us=now_us
-                )
+                again = Node(node.scope, node.block_id, NodeState.WAITING, waiting_for="retry", wake_at_us=now_us)
                 instances.put_node(tx, instance_id, again)
         instances.new_run(tx, instance_id, shared.world.ids.uuid7())
         instances.move_instance(

@@ -141,6 +141,8 @@ class Engine:
         """Start nothing new; let steps in flight end within `grace_s`, then settle them as they stand."""
         self._shared.is_draining = True
         self._scheduler.wake()
+        if self._loop_task is not None:  # a claim under way is finished, so that what it took is given back
+            await asyncio.wait({self._loop_task})
         tasks = [task for _, task in self._scheduler.runners.values()]
         if tasks:
             limit = self._shared.limits.grace_s if grace_s is None else grace_s
@@ -251,9 +253,7 @@ class Engine:
 
         def body(tx: Tx) -> InstanceState | None:
             allowed = commands.attempts_allowed(tx, receipt.instance_id, receipt.block_id)
-            return resolution.late_answer(
-                tx, receipt.id, outcome, max_attempts=allowed, now_us=self._shared.now_us()
-            )
+            return resolution.late_answer(tx, receipt.id, outcome, max_attempts=allowed, now_us=self._shared.now_us())
 
         state = await self._shared.transact(body, Transaction.LATE_ANSWER)
         log.info(

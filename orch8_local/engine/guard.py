@@ -88,12 +88,8 @@ class Released:
 
 Guarded = Answered | Replay | Halted | Undone | Released
 
-_STOP = Outcome.ambiguous(
-    "the engine stopped before the answer came", rule="shutdown after the request began"
-)
-_EXPIRED = Outcome.not_sent(
-    "timed out before anything was sent", rule="the step's time was over before the first byte"
-)
+_STOP = Outcome.ambiguous("the engine stopped before the answer came", rule="shutdown after the request began")
+_EXPIRED = Outcome.not_sent("timed out before anything was sent", rule="the step's time was over before the first byte")
 
 
 class NeverDispatched(StaleVersion):
@@ -147,14 +143,14 @@ class Dispatch:
     async def run(self) -> Outcome:
         """Call the handler; whatever it does ends as an outcome, except an error of the store."""
         outcome = _EXPIRED
-        if not self.call.spec.marks_dispatch:
-            try:
+        try:
+            if not self.call.spec.marks_dispatch:
                 await self.mark()
-            except EffectError:
-                if not self.is_expired:
-                    raise
-        if not self.is_expired:
-            outcome = await self.call.invoke(self.call.context)
+            if not self.is_expired:
+                outcome = await self.call.invoke(self.call.context)
+        except EffectError:
+            if not self.is_expired:
+                raise
         if self.error is not None:
             raise self.error
         if self.is_expired and not outcome.is_success:
@@ -174,6 +170,7 @@ class Guard:
         self._shared = shared
         self._on_late_answer = on_late_answer
         self._listening: set[str] = set()
+        self._is_stopping = False
 
     def settled(self, dispatch: Dispatch) -> None:
         """The end of the step is on disk (or nothing was sent): the dispatch is no longer live."""
@@ -201,6 +198,8 @@ class Guard:
         if isinstance(decision, (Replay, Undone)):
             return decision
         assert isinstance(decision, (NewReceipt, Reuse))
+        if self._is_stopping:  # the stop came while T0 was written: nothing has been sent, nothing will be
+            return Released()
         receipt = decision.receipt if isinstance(decision, Reuse) else decision
         return await self._dispatch(call, receipt)
 
@@ -232,6 +231,8 @@ class Guard:
         assert task is not None
         if outcome is not None and task.done():
             return Answered(outcome, settle(outcome, is_dispatched=dispatch.may_be_sent()), dispatch)
+        if dispatch.phase is Phase.MARKING:
+            return await self._cut_short(dispatch, is_stop=outcome is None)
         if not dispatch.may_be_sent():
             dispatch.phase = Phase.CLOSED
             await _cancelled(task)
@@ -244,6 +245,23 @@ class Guard:
         self._shared.world.nursery.start(self._listen(dispatch), name=f"listen {dispatch.receipt.block_id}")
         self._listening.add(dispatch.receipt.instance_id)
         return Answered(outcome, settle(outcome, is_dispatched=True), dispatch)
+
+    async def _cut_short(self, dispatch: Dispatch, *, is_stop: bool) -> Guarded:
+        """The time is up, or the engine stops, while the mark is on its way to the disk.
+
+        Nothing may follow it, and only when it is known whether it is there can the end be written.
+        """
+        task = dispatch.task
+        assert task is not None
+        dispatch.is_expired = True
+        await asyncio.wait({task})
+        outcome = task.result()
+        if not is_stop or outcome.is_success:
+            return Answered(outcome, settle(outcome, is_dispatched=dispatch.may_be_sent()), dispatch)
+        body = partial(t3_abandon, dispatch=dispatch, outcome=_EXPIRED, now_us=self._shared.now_us())
+        await self._shared.transact(body, Transaction.T3_ABANDON)
+        self.settled(dispatch)
+        return Released()
 
     async def _listen(self, dispatch: Dispatch) -> None:
         """A request nobody waits for: hear its answer out, up to the limit, and hand it in as evidence."""
@@ -262,7 +280,11 @@ class Guard:
             self._listening.discard(dispatch.receipt.instance_id)
 
     def stop_waiting(self) -> None:
-        """The engine stops: every step in flight is to be settled now, as what is known of it."""
+        """The engine stops: every step in flight is to be settled now, as what is known of it.
+
+        From here on nothing more is sent, also by a step that is just being prepared.
+        """
+        self._is_stopping = True
         for dispatch in list(self._shared.live.values()):
             if not dispatch.verdict.done():
                 dispatch.verdict.set_result(None)
@@ -391,11 +413,7 @@ def t3_commit(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, boot_id: str, now
 
 def t3_abandon(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, now_us: int) -> None:
     """T3a, the ledger's part: it is proved that nothing happened. No state is skipped (product D4)."""
-    kind = (
-        "not_sent"
-        if not dispatch.may_be_sent() or outcome.outcome_class == "not_sent"
-        else "provider_rejected"
-    )
+    kind = "not_sent" if not dispatch.may_be_sent() or outcome.outcome_class == "not_sent" else "provider_rejected"
     evidence = Evidence(kind, note=outcome.message, facts=dict(outcome.evidence)).as_dict()
     state = _state_now(tx, dispatch)
     if state is R.DISPATCHED:
@@ -432,9 +450,7 @@ def t3_unknown(tx: Tx, dispatch: Dispatch, outcome: Outcome, *, now_us: int) -> 
 def owner_gone(tx: Tx, receipt: Receipt, *, now_us: int) -> None:
     """A dispatch whose process is gone: nobody here knows what became of it."""
     evidence = Evidence("owner_gone", facts={"boot_id": receipt.boot_id}).as_dict()
-    receipts.shift(
-        tx, receipt, R.DISPATCHED, R.UNKNOWN, now_us=now_us, reason="owner_gone", evidence=evidence
-    )
+    receipts.shift(tx, receipt, R.DISPATCHED, R.UNKNOWN, now_us=now_us, reason="owner_gone", evidence=evidence)
 
 
 def close_repeatable(tx: Tx, receipt: Receipt, *, now_us: int) -> None:
@@ -442,9 +458,7 @@ def close_repeatable(tx: Tx, receipt: Receipt, *, now_us: int) -> None:
     if receipt.state is R.DISPATCHED:
         owner_gone(tx, receipt, now_us=now_us)
     evidence = Evidence("declared_repeatable").as_dict()
-    receipts.shift(
-        tx, receipt, R.UNKNOWN, R.ABANDONED, now_us=now_us, reason="declared_repeatable", evidence=evidence
-    )
+    receipts.shift(tx, receipt, R.UNKNOWN, R.ABANDONED, now_us=now_us, reason="declared_repeatable", evidence=evidence)
 
 
 def _state_now(tx: Tx, dispatch: Dispatch) -> R:

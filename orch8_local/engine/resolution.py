@@ -149,9 +149,7 @@ def resolve(tx: Tx, resolution: Resolution, *, max_attempts: int, now_us: int) -
     }
 
 
-def late_answer(
-    tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, now_us: int
-) -> InstanceState | None:
+def late_answer(tx: Tx, effect_id: str, outcome: Outcome, *, max_attempts: int, now_us: int) -> InstanceState | None:
     """An answer that nobody waited for any more is evidence (11.4). Returns the run's new state, if any."""
     receipt = receipts.get(tx, effect_id)
     settles = outcome.is_success or outcome.is_nothing_happened
@@ -170,9 +168,7 @@ def late_answer(
         )
         result = resolve(tx, found, max_attempts=max_attempts, now_us=now_us)
         return InstanceState(result["instance_state"])
-    is_contradiction = (
-        receipt.state is R.ABANDONED and outcome.is_success and receipt.mode is not Mode.REPEATABLE
-    )
+    is_contradiction = receipt.state is R.ABANDONED and outcome.is_success and receipt.mode is not Mode.REPEATABLE
     events.append(
         tx,
         receipt.instance_id,
@@ -224,9 +220,7 @@ def _settle_step(
         _end(tx, instance, node, NodeState.COMPLETED, None, now_us)
     elif resolution.target is R.COMPENSATED:
         message = "the action was carried out and undone"
-        _fail(
-            tx, instance, node, Failure("effect_compensated", message, node.block_id, (receipt.id,)), now_us
-        )
+        _fail(tx, instance, node, Failure("effect_compensated", message, node.block_id, (receipt.id,)), now_us)
     elif resolution.then == "resume" and node.attempt >= max_attempts:
         message = f"it did not happen (effect {receipt.id}); at most {max_attempts} execution(s)"
         _fail(tx, instance, node, Failure("step_failed", message, node.block_id, (receipt.id,)), now_us)
@@ -248,9 +242,7 @@ def _fail(tx: Tx, instance: Instance, node: Node, failure: Failure, now_us: int)
     _end(tx, instance, node, NodeState.FAILED, failure, now_us)
 
 
-def _end(
-    tx: Tx, instance: Instance, node: Node, state: NodeState, failure: Failure | None, now_us: int
-) -> None:
+def _end(tx: Tx, instance: Instance, node: Node, state: NodeState, failure: Failure | None, now_us: int) -> None:
     error = failure.as_dict() if failure else None
     ended = replace(node, state=state, waiting_for=None, wake_at_us=None, error=error, ended_at_us=now_us)
     instances.put_node(tx, instance.id, ended)

@@ -67,9 +67,7 @@ class Runner:
         self.parked_until_us: int | None = None
         self.final_state: InstanceState | None = None
         self._outputs: dict[str, Json] = {
-            row.block_id: row.output
-            for row in loaded.outputs
-            if row.kind in ("result", "error", "gate", "marker")
+            row.block_id: row.output for row in loaded.outputs if row.kind in ("result", "error", "gate", "marker")
         }
         self._state = loaded.state
         self._runtime: dict[str, Any] = {
@@ -126,9 +124,7 @@ class Runner:
             done, active = await asyncio.wait(active, return_when=asyncio.FIRST_COMPLETED)
             runnable = []
             for n_left, task in zip(reversed(range(len(done))), done, strict=True):
-                runnable += await self._end(
-                    task.result(), is_alone=not active and not n_left and not runnable
-                )
+                runnable += await self._end(task.result(), is_alone=not active and not n_left and not runnable)
 
     async def _end(self, result: StepResult, *, is_alone: bool) -> list[RunStep]:
         """Write the end of one step and what follows; return what is to be run next."""
@@ -199,9 +195,7 @@ class Runner:
         node = result.node
         instances.put_node(tx, self.instance.id, node)
         if result.has_output:
-            is_there = result.is_replay and instances.has_result(
-                tx, self.instance.id, node.scope, node.block_id
-            )
+            is_there = result.is_replay and instances.has_result(tx, self.instance.id, node.scope, node.block_id)
             if not is_there:
                 self._put_result(tx, node, result.output, result.effect_id, now_us)
         if result.row is not None:
@@ -241,9 +235,7 @@ class Runner:
             detail["wake_at_us"] = node.wake_at_us
         if node.error is not None:
             detail["message"] = node.error["message"]
-        events.append(
-            tx, self.instance.id, kind, at_us=now_us, scope=node.scope, block_id=node.block_id, detail=detail
-        )
+        events.append(tx, self.instance.id, kind, at_us=now_us, scope=node.scope, block_id=node.block_id, detail=detail)
 
     def _finish(self, tx: Tx, finished: Finished, now_us: int) -> None:
         state = _END_STATES[finished.state]
@@ -260,16 +252,12 @@ class Runner:
                 reason="instance_ended",
                 evidence={"kind": "not_sent", "note": "the run was cancelled before anything was sent"},
             )
-        instances.move_instance(
-            tx, self.instance, InstanceState.RUNNING, state, now_us=now_us, failure=failure
-        )
+        instances.move_instance(tx, self.instance, InstanceState.RUNNING, state, now_us=now_us, failure=failure)
         self.final_state = state
 
     def _stop(self, tx: Tx, result: StepResult | None, now_us: int) -> None:
         """Nothing can run now: wait for the earliest timer, or stop for a resolution."""
-        blocked = [
-            n for n in self._tree.nodes() if n.state is NodeState.WAITING and n.waiting_for == "effect"
-        ]
+        blocked = [n for n in self._tree.nodes() if n.state is NodeState.WAITING and n.waiting_for == "effect"]
         if blocked:
             failure = result.failure if result is not None and result.failure is not None else None
             failure = failure or Failure.from_dict(blocked[0].error)
@@ -343,12 +331,8 @@ class Runner:
 
     def _tell(self, result: StepResult) -> None:
         node = result.node
-        phase = (
-            "blocked" if result.failure is not None else _PHASES.get(node.state, node.waiting_for or "ended")
-        )
-        message = str((node.error or {}).get("message", "")) or str(
-            (result.row or ("", {}))[1].get("error", "")
-        )
+        phase = "blocked" if result.failure is not None else _PHASES.get(node.state, node.waiting_for or "ended")
+        message = str((node.error or {}).get("message", "")) or str((result.row or ("", {}))[1].get("error", ""))
         self._shared.progress(
             StepProgress(
                 self.instance.id,

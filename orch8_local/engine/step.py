@@ -141,9 +141,7 @@ class StepExecutor:
         assert outcome.wait_s is not None
         wake_at_us = self._shared.now_us() + int(outcome.wait_s * 1_000_000)
         memo = {"output": outcome.output}
-        return StepResult(
-            replace(node, state=NodeState.WAITING, waiting_for="timer", wake_at_us=wake_at_us, memo=memo)
-        )
+        return StepResult(replace(node, state=NodeState.WAITING, waiting_for="timer", wake_at_us=wake_at_us, memo=memo))
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -177,9 +175,7 @@ class StepExecutor:
             return self._committed(node, outcome, dispatch)
         if answer.settlement is Settlement.ABANDON:
             if not dispatch.may_be_sent():
-                outcome = replace(
-                    outcome, outcome_class=OutcomeClass.NOT_SENT, rule=outcome.rule or "nothing was sent"
-                )
+                outcome = replace(outcome, outcome_class=OutcomeClass.NOT_SENT, rule=outcome.rule or "nothing was sent")
             settle = partial(t3_abandon, dispatch=dispatch, outcome=outcome, now_us=now_us)
             failed = self._failed(block, node, outcome, language)
             return replace(
@@ -202,17 +198,13 @@ class StepExecutor:
         now_us = self._shared.now_us()
         fault = ids.json_fault(outcome.output)
         kept = replace(outcome, output=_storable(outcome.output, fault, self._shared.limits.max_output_bytes))
-        settle = partial(
-            t3_commit, dispatch=dispatch, outcome=kept, boot_id=self._shared.boot_id, now_us=now_us
-        )
+        settle = partial(t3_commit, dispatch=dispatch, outcome=kept, boot_id=self._shared.boot_id, now_us=now_us)
         if fault is None:
             done = _ended(node, NodeState.COMPLETED, now_us)
             result = StepResult(done, output=kept.output, has_output=True, changes=outcome.changes)
         else:
             message = f"output_invalid: {fault}; the action itself was carried out"
-            failure = Failure(
-                "step_failed", message, node.block_id, (dispatch.receipt.id,), attempt=node.attempt
-            )
+            failure = Failure("step_failed", message, node.block_id, (dispatch.receipt.id,), attempt=node.attempt)
             result = self._failed_for_good(node, failure)
         return replace(
             result,
@@ -228,9 +220,7 @@ class StepExecutor:
 
     def _undone(self, node: Node, receipt: Receipt) -> StepResult:
         message = "the action was carried out and undone; doing it again is a new action"
-        return self._failed_for_good(
-            node, Failure("effect_compensated", message, node.block_id, (receipt.id,))
-        )
+        return self._failed_for_good(node, Failure("effect_compensated", message, node.block_id, (receipt.id,)))
 
     def _blocked(self, node: Node, effect_ids: tuple[str, ...], why: str) -> StepResult:
         failure = Failure("effect_blocked", why, node.block_id, effect_ids, attempt=node.attempt)
@@ -239,14 +229,10 @@ class StepExecutor:
 
     # --- failures ------------------------------------------------------------------------------
 
-    def _failed(
-        self, block: Any, node: Node, outcome: Outcome, language: Scope, *, retry: bool = True
-    ) -> StepResult:
+    def _failed(self, block: Any, node: Node, outcome: Outcome, language: Scope, *, retry: bool = True) -> StepResult:
         wait_ms = None
         if retry:
-            random = (
-                self._shared.world.rng.random() if block.retry is not None and block.retry.jitter else 0.5
-            )
+            random = self._shared.world.rng.random() if block.retry is not None and block.retry.jitter else 0.5
             wait_ms = retry_wait_ms(block, outcome, attempt=node.attempt, language=language, random=random)
         if wait_ms is not None:
             wake_at_us = self._shared.now_us() + wait_ms * 1000
@@ -386,9 +372,7 @@ def _request_facts(spec: HandlerSpec, params: Json, block: Any, language: Scope)
     if effect is not None and effect.key is not None:
         key = template.resolve(effect.key, language)
         if not isinstance(key, str) or not key:
-            raise InputError(
-                f"effect.key of {block.id!r} gives {key!r}; an idempotency key is a non-empty text"
-            )
+            raise InputError(f"effect.key of {block.id!r} gives {key!r}; an idempotency key is a non-empty text")
         facts = replace(facts, key=key)
     return facts
 
@@ -450,6 +434,4 @@ def _storable(output: Json, fault: str | None, limit_bytes: int) -> Json:
 
 
 def _ended(node: Node, state: NodeState, now_us: int) -> Node:
-    return replace(
-        node, state=state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, memo=None, error=None
-    )
+    return replace(node, state=state, ended_at_us=now_us, wake_at_us=None, waiting_for=None, memo=None, error=None)

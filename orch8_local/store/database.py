@@ -135,9 +135,7 @@ class Database:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, isolation_level=None, cached_statements=512, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
     try:
         settings = (*SETTINGS, *(MAC_SETTINGS if sys.platform == "darwin" else ()))
         for name, value, expected in settings:

@@ -37,9 +37,7 @@ SQL_INSERT = (
 )
 SQL_GET = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE id = ?"
 SQL_BY_KEY = "SELECT id, sequence_sha256, input_sha256 FROM instances WHERE tenant_id = ? AND start_key = ?"
-SQL_DUE = (
-    "SELECT id FROM instances WHERE priority = ? AND due_at_us <= ? ORDER BY due_at_us, seq LIMIT ?"
-)
+SQL_DUE = "SELECT id FROM instances WHERE priority = ? AND due_at_us <= ? ORDER BY due_at_us, seq LIMIT ?"
 SQL_NEXT_DUE = "SELECT due_at_us FROM instances WHERE priority = ? AND due_at_us > ? ORDER BY due_at_us LIMIT 1"
 SQL_CLAIM = (
     "UPDATE instances SET state = 'running', due_at_us = NULL, boot_id = ?, claim_epoch = claim_epoch + 1,"
@@ -344,4 +342,3 @@ def apply_changes(tx: Tx, instance_id: str, changes: Iterable[Change]) -> None:
             tx.execute(SQL_SET_STATE, (instance_id, change.key, canonical_json(change.value)))
         else:
             tx.execute(SQL_DELETE_STATE, (instance_id, change.key))
-

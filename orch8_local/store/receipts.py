@@ -175,9 +175,7 @@ def shift(
     if new is ReceiptState.DISPATCHED:
         raise Bug("a dispatch goes through dispatch(), which records the boot")
     text = canonical_json(output) if has_output else None
-    cursor = tx.execute(
-        SQL_MOVE, (new, outcome_class, reason, provider_receipt_id, text, now_us, receipt.id, old)
-    )
+    cursor = tx.execute(SQL_MOVE, (new, outcome_class, reason, provider_receipt_id, text, now_us, receipt.id, old))
     if cursor.rowcount != 1:
         raise StaleVersion(f"effect {receipt.id} is no longer {old}", details={"effect_id": receipt.id})
     _event(tx, receipt, old, new, now_us=now_us, actor=actor, reason=reason, evidence=evidence)

@@ -22,9 +22,7 @@ INSTANCE_COLUMNS = (
 )
 NODE_COLUMNS = "scope, block_id, state, attempt, wake_at_us, waiting_for, memo, error, started_at_us, ended_at_us"
 OUTPUT_COLUMNS = "seq, scope, block_id, kind, attempt, output, effect_id, created_at_us"
-EVENT_COLUMNS = (
-    "seq, instance_id, at_us, kind, actor, scope, block_id, effect_id, from_state, to_state, reason, detail"
-)
+EVENT_COLUMNS = "seq, instance_id, at_us, kind, actor, scope, block_id, effect_id, from_state, to_state, reason, detail"
 RECEIPT_COLUMNS = (
     "seq, id, intent_id, tenant_id, continuity_id, epoch, instance_id, block_id, scope, rerun, attempt, kind, mode,"
     " handler, state, destination_fingerprint, request_sha256, idempotency_key, sent_key, provider_receipt_id, method,"

@@ -66,6 +66,4 @@ def sequence_from_row(row: tuple[object, ...]) -> SequenceRow:
     sha256, name, version, source, is_deprecated, created_at_us, document = row
     assert isinstance(version, int)
     assert isinstance(created_at_us, int)
-    return SequenceRow(
-        str(sha256), str(name), version, str(source), bool(is_deprecated), created_at_us, str(document)
-    )
+    return SequenceRow(str(sha256), str(name), version, str(source), bool(is_deprecated), created_at_us, str(document))

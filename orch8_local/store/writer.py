@@ -373,8 +373,21 @@ class InlineWriter:
         return self._poison is not None
 
     async def transact(self, fn: Callable[[Tx], T], *, name: str) -> T:
-        """See WriterApi. The transaction runs even if the caller is cancelled while it waits its turn."""
-        await asyncio.sleep(0)
+        """See WriterApi. The transaction runs even if the caller is cancelled while it waits its turn.
+
+        Turns come in the order of the loop, which a simulation shuffles: nothing may rely on another one.
+        """
+        cancelled: BaseException | None = None
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        result = self._transact(fn, name)
+        if cancelled is not None:
+            raise cancelled
+        return result
+
+    def _transact(self, fn: Callable[[Tx], T], name: str) -> T:
         if self._poison is not None:
             raise _unknown(self._poison)
         connection = self._connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from orch8_local.engine.api import Command
 from orch8_local.engine.engine import Engine
 from orch8_local.engine.shared import EngineLimits
 from orch8_local.errors import Conflict, InputError, NotAllowed
+from orch8_local.world import CrashPoint, real_world
 from tests.engine.outside import (
     RETRY,
     Outside,
@@ -288,6 +290,32 @@ async def test_output_that_is_not_json_still_commits(tmp_path: Path) -> None:
         assert instance.failure is not None
         assert "$.x[1]" in instance.failure.message
         assert await states(engine, instance.id) == ["committed"]
+
+
+async def test_a_stop_that_comes_while_a_step_is_prepared_lets_nothing_out(tmp_path: Path) -> None:
+    """A step whose receipt is being written when the engine stops at once sends nothing, now or later by itself."""
+    outside = Outside("ok")
+    stopped = asyncio.Event()
+
+    class Stopping:
+        def reach(self, point: str) -> None:
+            if point == CrashPoint.AFTER_PREPARE and not stopped.is_set():
+                stopped.set()
+                engine.stop_waiting()
+
+    engine = await Engine.open(
+        tmp_path / "db", handlers=[outside.handler], world=replace(real_world(), crash=Stopping())
+    )
+    async with engine:
+        instance_id = await start(engine, document(step("a")))
+        await stopped.wait()
+        await engine.drain()
+        assert outside.n_calls == 0
+        assert await states(engine, instance_id) == ["prepared"]
+    async with engine_on(tmp_path / "db", outside) as engine:
+        assert (await engine.wait_until_stopped(instance_id)).state == "completed"
+        assert outside.done
+        assert await states(engine, instance_id) == ["committed"]
 
 
 async def test_an_operator_cannot_touch_what_is_being_sent(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Request:
     is_whole: bool = False
     is_applied: bool = False
     output: Json = None
+    life: int = 0
 
 
 class SimProvider:
@@ -47,6 +48,8 @@ class SimProvider:
         self.is_fair = is_fair
         """From now on every request is answered at once."""
         self.requests: list[Request] = []
+        self.life = 0
+        """Which life of the process is being played: what an earlier one sent arrives no further."""
         self.modes_seen: Counter[str] = Counter()
 
     def seen(self) -> list[Seen]:
@@ -61,6 +64,10 @@ class SimProvider:
     def has_applied(self, key: str) -> bool:
         """True if an action with this key was carried out."""
         return any(request.key == key and request.is_applied for request in self.requests)
+
+    def is_settled(self, key: str) -> bool:
+        """True if no request with this key is still on its way."""
+        return all(request.is_whole or request.life < self.life for request in self.requests if request.key == key)
 
     def specs(self) -> list[HandlerSpec]:
         """The handlers that call this provider."""
@@ -96,7 +103,7 @@ class SimProvider:
         return await self._send(ctx, params, mode)
 
     async def _send(self, ctx: Context, params: Json, mode: str) -> Json:
-        request = Request(ctx.idempotency_key, ctx.block_id)
+        request = Request(ctx.idempotency_key, ctx.block_id, life=self.life)
         self.requests.append(request)
         ctx.reach(CrashPoint.AFTER_FIRST_BYTE)
         if self._random.random() < 0.3 and not self.is_fair:
