@@ -105,9 +105,7 @@ def _placed(root: Json, keys: list[str], value: Json, setting: str) -> Json:
         items = list(root)
         items[int(key)] = _placed(items[int(key)], rest, value, setting) if rest else value
         return items
-    raise InputError(
-        f"--set {setting!r}: there is {type(root).__name__} where {key!r} should go into an object"
-    )
+    raise InputError(f"--set {setting!r}: there is {type(root).__name__} where {key!r} should go into an object")
 
 
 def _quoting_hint(text: str, source: str) -> str | None:

@@ -47,12 +47,8 @@ def instances() -> None:
 
 @instances.command("list")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these; repeatable.")
-@click.option(
-    "--sequence", metavar="NAME", shell_complete=complete_sequences, help="Only runs of this sequence."
-)
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many."
-)
+@click.option("--sequence", metavar="NAME", shell_complete=complete_sequences, help="Only runs of this sequence.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
 @common_options
 def list_(invocation: Invocation, states: tuple[str, ...], sequence: str | None, limit: int) -> int:
     """List runs, newest first."""
@@ -175,9 +171,7 @@ def timeline(invocation: Invocation, instance: str) -> int:
 
 @instances.command()
 @instance_argument
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Watch no longer."
-)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Watch no longer.")
 @common_options
 def watch(invocation: Invocation, instance: str, timeout_s: float | None) -> int:
     """Follow one run until it stops; exit status as of `run`. With --json one event a line."""

@@ -119,15 +119,15 @@ def _form_options(function: F) -> F:
         callback=_set_plain,
         help="No box drawing, no colour, one fact a line.",
     )(function)
-    return click.option(
-        "--json", is_flag=True, expose_value=False, callback=_set_json, help="The result as JSON."
-    )(function)
+    return click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="The result as JSON.")(
+        function
+    )
 
 
 def _database_options(function: F) -> F:
-    function = click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet, help="Say less."
-    )(function)
+    function = click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet, help="Say less.")(
+        function
+    )
     function = click.option(
         "-v",
         "--verbose",

@@ -90,9 +90,7 @@ class LineDisplay:
     def begin(self, view: InstanceView) -> None:
         """Name the run, and say where its steps stand already."""
         instance = view.instance
-        self._printer.line(
-            f"run {instance.id} {one_line(instance.sequence_name)} v{instance.sequence_version}"
-        )
+        self._printer.line(f"run {instance.id} {one_line(instance.sequence_name)} v{instance.sequence_version}")
         self._board = Board(view.document)
         self.refresh(view)
 

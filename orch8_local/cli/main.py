@@ -63,9 +63,7 @@ class LazyGroup(Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="orch8-local", message="%(prog)s %(version)s")
 @root_options
 def cli() -> None:
@@ -76,11 +74,7 @@ def cli() -> None:
 @click.option("--json", "is_json", is_flag=True, help="The result as JSON.")
 def version(is_json: bool) -> None:
     """Print the version."""
-    line = (
-        json.dumps({"name": "orch8-local", "version": __version__})
-        if is_json
-        else f"orch8-local {__version__}"
-    )
+    line = json.dumps({"name": "orch8-local", "version": __version__}) if is_json else f"orch8-local {__version__}"
     sys.stdout.write(line + "\n")
 
 
@@ -89,7 +83,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     Prints the error, if any; raises only the OSError of a broken output, for `streams.guarded`.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = [_as_utf8(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     invocation = Invocation()
     is_json = "--json" in (given[: given.index("--")] if "--" in given else given)
     try:
@@ -118,6 +112,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _report_bug(error, invocation, is_json=is_json)
 
 
+def _as_utf8(word: str) -> str:
+    """A word of the command line as it was typed, also where the locale does not know its letters."""
+    try:
+        return word.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        return word
+
+
 def _invoke(arguments: list[str], invocation: Invocation) -> int:
     if COMPLETE_VARIABLE in os.environ:
         cli.main(args=arguments, prog_name="orch8-local", obj=invocation)
@@ -136,9 +138,7 @@ def error_line(error: Orch8Error) -> str:
 
 def error_object(error: Orch8Error) -> dict[str, Any]:
     """The error as `--json` prints it."""
-    return {
-        "error": {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
-    }
+    return {"error": {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}}
 
 
 def _report(error: Orch8Error, invocation: Invocation, *, is_json: bool) -> int:

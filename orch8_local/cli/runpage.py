@@ -106,9 +106,7 @@ async def show_foot(
     if n_left and not has_owner:
         is_are = "is" if n_left == 1 else "are"
         words = command_line(settings, "up")
-        invocation.note(
-            f"no engine is running, and {count_text(n_left, 'run')} {is_are} not finished; go on: {words}"
-        )
+        invocation.note(f"no engine is running, and {count_text(n_left, 'run')} {is_are} not finished; go on: {words}")
 
 
 def view_json(view: InstanceView, *, has_owner: bool, now_us: int) -> dict[str, Json]:
@@ -228,9 +226,7 @@ def next_steps(settings: Settings, view: InstanceView, *, has_owner: bool) -> li
 
     instance = view.instance
     if instance.is_blocked and instance.failure is not None:
-        return [
-            command_line(settings, "effects", "resolve", short_effect(i)) for i in instance.failure.effect_ids
-        ]
+        return [command_line(settings, "effects", "resolve", short_effect(i)) for i in instance.failure.effect_ids]
     if str(instance.state) in ("failed", "paused"):
         return [command_line(settings, "instances", "retry", short_run(instance.id))]
     if instance.ended_at_us is None and not has_owner:
@@ -248,9 +244,7 @@ def show_outputs(invocation: Invocation, latest: dict[str, Json]) -> None:
         if invocation.is_plain:
             invocation.write(f"{one_line(block_id)}: {json_line(value)}")
         else:
-            show_lines(
-                [Cell(one_line(block_id), "bold"), *(f"  {line}" for line in json_block(value).split("\n"))]
-            )
+            show_lines([Cell(one_line(block_id), "bold"), *(f"  {line}" for line in json_block(value).split("\n"))])
 
 
 def show_rows(invocation: Invocation, view: InstanceView, block: str | None) -> None:

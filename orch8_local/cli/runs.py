@@ -48,9 +48,7 @@ Json = Any
 )
 @click.option("--key", metavar="KEY", help="A second start with the same key follows the first.")
 @click.option("--detach", is_flag=True, help="Start it and do not wait.")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Follow no longer."
-)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Follow no longer.")
 @click.option("--no-wait", is_flag=True, help="Leave when the run waits for a time; exit status 4.")
 @click.option("--dry-run", is_flag=True, hidden=True)
 @click.option("--mock", metavar="BLOCK=JSON", multiple=True, hidden=True)
@@ -223,9 +221,7 @@ class Carrying:
             return following
         engine: Engine = self.api  # type: ignore[assignment]
         is_told = following.end is End.INTERRUPTED
-        await drain(
-            self.invocation, engine, self.settings.limits.grace_s, self.stop, self.world, is_told=is_told
-        )
+        await drain(self.invocation, engine, self.settings.limits.grace_s, self.stop, self.world, is_told=is_told)
         return Following(following.end, await engine.views.instance(instance_id))
 
     def _tell(self, following: Following, printer: Printer, *, is_replayed: bool) -> None:
@@ -306,9 +302,7 @@ async def carry_on(invocation: Invocation, settings: Settings, instance_id: str)
     metavar="SECONDS",
     help="For steps under way when told to stop; default 10, or the setting limits.grace_s.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", help="How events are written."
-)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="How events are written.")
 @database_options
 def up(invocation: Invocation, grace_s: float | None, log_format: str) -> int:
     """Run the engine until it is told to stop (Ctrl-C, SIGTERM); steps under way may finish.

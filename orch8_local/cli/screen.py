@@ -7,6 +7,7 @@ rich a string; it would read square brackets as markup, so everything is a `Text
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -106,9 +107,14 @@ def console(*, to_stderr: bool = False) -> Console:
     """A rich console for one of our streams; no colour unless it is a terminal without NO_COLOR."""
     from rich.console import Console
 
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `streams`, which knows what a reader that has gone means."""
+            raise BrokenPipeError(errno.EPIPE, "the reader has gone")
+
     stream = sys.stderr if to_stderr else sys.stdout
     is_tty = stream.isatty()
-    return Console(
+    return OurConsole(
         file=stream,
         width=None if is_tty else PIPE_WIDTH,
         no_color="NO_COLOR" in os.environ or not is_tty,
@@ -139,9 +145,7 @@ def show_table(
     wide %= len(headers)
     for index, header in enumerate(headers):
         is_wide = index == wide
-        table.add_column(
-            Text(header), no_wrap=True, overflow="ellipsis", min_width=None if is_wide else len(header)
-        )
+        table.add_column(Text(header), no_wrap=True, overflow="ellipsis", min_width=None if is_wide else len(header))
         if not is_wide:
             table.columns[index].min_width = max([len(header), *(len(_shown(row[index])) for row in cells)])
     for row in cells:

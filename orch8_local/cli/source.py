@@ -35,9 +35,7 @@ def file_source(given: str) -> Source | None:
         return None
     if not path.exists():
         near = difflib.get_close_matches(path.name, _names_beside(path), n=1)
-        way_out = (
-            f"did you mean {path.with_name(near[0])}?" if near else "`sequences list` shows what has a name"
-        )
+        way_out = f"did you mean {path.with_name(near[0])}?" if near else "`sequences list` shows what has a name"
         raise NotFound(f"there is no file {given}", hint=way_out)
     return Source(read_document(path), given)
 
@@ -79,9 +77,7 @@ def _split(given: str) -> tuple[str, int | None]:
     if not separator:
         return given, None
     if not version.isdecimal() or not name:
-        raise InputError(
-            f"{given!r} is not NAME@VERSION", hint="a version is a whole number, for example hello@1"
-        )
+        raise InputError(f"{given!r} is not NAME@VERSION", hint="a version is a whole number, for example hello@1")
     return name, int(version)
 
 
@@ -92,11 +88,10 @@ async def _stored(views: Views | None, row: SequenceRow) -> Source:
     return Source(full.document, full.source)
 
 
-async def _no_such(
-    settings: Settings, given: str, name: str, version: int | None, views: Views | None
-) -> NotFound:
+async def _no_such(settings: Settings, given: str, name: str, version: int | None, views: Views | None) -> NotFound:
     stored = [] if views is None else await views.sequences()
-    versions = sorted({row.version for row in stored if row.name == name})
+    named = [(one.name, one.version) for one in available(settings)] + [(row.name, row.version) for row in stored]
+    versions = sorted({known for found, known in named if found == name})
     if version is not None and versions:
         return NotFound(f"{name} has no version {version}", hint=f"there is {', '.join(map(str, versions))}")
     known = sorted({*(entry.name for entry in available(settings)), *(row.name for row in stored)})

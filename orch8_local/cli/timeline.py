@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 BATCH = 1000
 
 
-async def all_events(
-    views: Views, *, instance_id: str | None = None, effect_id: str | None = None
-) -> list[Event]:
+async def all_events(views: Views, *, instance_id: str | None = None, effect_id: str | None = None) -> list[Event]:
     """Every event of a run or of an effect, oldest first."""
     found: list[Event] = []
     while True:

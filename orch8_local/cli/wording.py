@@ -17,9 +17,7 @@ from orch8_local.model.states import InstanceState, NodeState, ReceiptState
 
 Json = Any
 
-STATE_KEYS = frozenset(
-    {"completed", "failed", "running", "waiting", "paused", "cancelled", "scheduled", "blocked"}
-)
+STATE_KEYS = frozenset({"completed", "failed", "running", "waiting", "paused", "cancelled", "scheduled", "blocked"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,7 @@ def run_standing(instance: Instance, *, has_owner: bool, now_us: int) -> Standin
         return Standing("blocked", "blocked")
     state = instance.state
     if state is InstanceState.RUNNING and not has_owner:
-        return Standing(
-            "paused", f"running (owner gone since {clock_text(instance.updated_at_us, now_us=now_us)})"
-        )
+        return Standing("paused", f"running (owner gone since {clock_text(instance.updated_at_us, now_us=now_us)})")
     if state is InstanceState.WAITING and instance.due_at_us is not None and instance.due_at_us > now_us:
         return Standing("waiting", f"waiting ({elapsed_text(now_us, instance.due_at_us)} more)")
     if instance.cancel_requested_at_us is not None and instance.ended_at_us is None:
