@@ -1,0 +1,1 @@
+"""The ledger against a model of a page, by Hypothesis."""
