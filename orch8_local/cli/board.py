@@ -81,7 +81,7 @@ class Board:
             attempt=progress.attempt or row.attempt,
             handler=progress.handler or row.handler,
             mode=progress.mode or row.mode,
-            effect_id=progress.extra.get("effect_id") or row.effect_id,
+            effect_id="" if is_begun else progress.extra.get("effect_id") or row.effect_id,
             message=progress.message if not is_begun else "",
             since_us=now_us if is_begun or row.since_us is None else row.since_us,
             until_us=progress.until_us,

@@ -68,6 +68,12 @@ async def follow_own(
             display.progress(progress)
             moved.set()
 
+    async def look() -> InstanceView:
+        """What is on the disk, shown too: progress before the first look was nobody's."""
+        view = await engine.views.instance(instance_id)
+        display.refresh(view)
+        return view
+
     unsubscribe = engine.subscribe(take)
     stopped = world.nursery.start(engine.wait_until_stopped(instance_id), name="wait until stopped")
     told = world.nursery.start(stop.first.wait(), name="wait for a signal")
@@ -79,11 +85,11 @@ async def follow_own(
                 display.tick()
             if stopped.done():
                 stopped.result()
-                return Following(End.STOPPED, await engine.views.instance(instance_id))
+                return Following(End.STOPPED, await look())
             if stop.is_asked:
-                return Following(End.INTERRUPTED, await engine.views.instance(instance_id))
+                return Following(End.INTERRUPTED, await look())
             if wait.timeout_s is not None and world.clock.monotonic_s() - started_s > wait.timeout_s:
-                return Following(End.TIMED_OUT, await engine.views.instance(instance_id))
+                return Following(End.TIMED_OUT, await look())
             if not wait.is_patient and moved.is_set():
                 moved.clear()
                 view = await engine.views.instance(instance_id)

@@ -212,22 +212,35 @@ class LiveDisplay:
         now_us = self._now_us()
         width = self._console.size.width
         name_width = min(max([len(place(r.scope, r.block_id)) for r in rows], default=8), max(width // 3, 12))
+        cells = [self._cells(row, name_width, now_us) for row in rows]
+        widths = [max((len(line[n]) for line in cells), default=0) for n in range(4)]
+        room = max(width - sum(widths) - 2 * len(widths) - 1, 8)
         table = Table.grid(padding=(0, 2, 0, 0))
-        for _ in range(4):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for row in rows:
+        for column_width in widths:
+            table.add_column(no_wrap=True, min_width=column_width)
+        table.add_column(no_wrap=True)
+        for row, (mark, name, state, took, words) in zip(rows, cells, strict=True):
             style = _style(row)
-            attempt = f"attempt {row.attempt}" if row.attempt > 1 else ""
-            took = "" if row.since_us is None else elapsed_text(row.since_us, row.ended_us or now_us)
             table.add_row(
-                Text(f"  {self._mark(row, now_us)}", style=style),
-                Text(cut(place(row.scope, row.block_id), name_width)),
-                Text(state_words(row, now_us) + (f", {attempt}" if attempt else ""), style=style),
-                Text(took if row.key != "pending" else "", style="bright_black"),
-                Text(row_words(row), style="bright_black" if not row.message else style),
+                Text(mark, style=style),
+                Text(name),
+                Text(state, style=style),
+                Text(took, style="bright_black"),
+                Text(cut(words, room), style="bright_black" if not row.message else style),
             )
         return table
+
+    def _cells(self, row: Row, name_width: int, now_us: int) -> tuple[str, str, str, str, str]:
+        """Mark, name, state, time, and the rest, which alone is cut where there is no room."""
+        attempt = f", attempt {row.attempt}" if row.attempt > 1 else ""
+        took = "" if row.since_us is None else elapsed_text(row.since_us, row.ended_us or now_us)
+        return (
+            f"  {self._mark(row, now_us)}",
+            cut(place(row.scope, row.block_id), name_width),
+            state_words(row, now_us) + attempt,
+            took if row.key != "pending" else "",
+            row_words(row),
+        )
 
     def _mark(self, row: Row, now_us: int) -> str:
         from orch8_local.cli.screen import can_show, mark

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orch8_local.cli.invocation import Invocation
-from orch8_local.cli.render import one_line
+from orch8_local.cli.render import cut, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,14 +143,16 @@ def show_table(
 
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     wide %= len(headers)
-    for index, header in enumerate(headers):
-        is_wide = index == wide
-        table.add_column(Text(header), no_wrap=True, overflow="ellipsis", min_width=None if is_wide else len(header))
-        if not is_wide:
-            table.columns[index].min_width = max([len(header), *(len(_shown(row[index])) for row in cells)])
-    for row in cells:
-        table.add_row(*(Text(_shown(cell), style=_style(cell), no_wrap=True) for cell in row))
     out = console()
+    widths = [max([len(h), *(len(_shown(row[n])) for row in cells)]) for n, h in enumerate(headers)]
+    if is_terminal():
+        room = out.size.width - sum(widths) + widths[wide] - 2 * len(widths)
+        widths[wide] = min(widths[wide], max(room, len(headers[wide]), 8))
+    for header, width in zip(headers, widths, strict=True):
+        table.add_column(Text(header), no_wrap=True, overflow="ellipsis", min_width=width)
+    for row in cells:
+        texts = [cut(_shown(cell), width) for cell, width in zip(row, widths, strict=True)]
+        table.add_row(*(Text(text, style=_style(cell), no_wrap=True) for text, cell in zip(texts, row, strict=True)))
     out.print(table, soft_wrap=not is_terminal(), no_wrap=True, overflow="ellipsis", crop=is_terminal())
 
 

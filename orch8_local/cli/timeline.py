@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from orch8_local.engine.api import Views
 
 BATCH = 1000
+WIDE = 100
+"""Columns from which on the timeline of a run has room for the effects' ids."""
 
 
 async def all_events(views: Views, *, instance_id: str | None = None, effect_id: str | None = None) -> list[Event]:
@@ -55,10 +57,13 @@ async def show_timeline(
 
 def show_events(invocation: Invocation, events: list[Event], *, now_us: int) -> None:
     """Events as a table; times count from the first."""
-    from orch8_local.cli.screen import show_table, state_cell
+    from orch8_local.cli.screen import console, is_terminal, show_table, state_cell
 
     first_us = events[0].at_us
-    has_effects = any(event.effect_id for event in events)
+    places = {(event.scope, event.block_id, event.effect_id) for event in events}
+    has_places = len(places) > 1 or invocation.is_plain
+    has_room = not is_terminal() or console().size.width >= WIDE
+    has_effects = has_places and has_room and any(event.effect_id for event in events)
     table: list[list[Cell | str]] = []
     for event in events:
         standing = event_standing(event)
@@ -66,11 +71,13 @@ def show_events(invocation: Invocation, events: list[Event], *, now_us: int) -> 
         row: list[Cell | str] = [
             rfc3339(event.at_us) if invocation.is_plain else clock_text(event.at_us, now_us=now_us),
             f"+{after}" if after else "",
-            place(event.scope, event.block_id) if event.block_id else "",
-            state_cell(standing.key, standing.text),
         ]
+        if has_places:
+            row.append(place(event.scope, event.block_id) if event.block_id else "")
+        row.append(state_cell(standing.key, standing.text))
         if has_effects:
             row.append(event.effect_id or "" if invocation.is_plain else short_effect(event.effect_id or ""))
         table.append([*row, event_detail(event)])
-    headers = ["TIME", "AFTER", "STEP", "WHAT", *(["EFFECT"] if has_effects else []), "WHY"]
+    steps = ["STEP"] if has_places else []
+    headers = ["TIME", "AFTER", *steps, "WHAT", *(["EFFECT"] if has_effects else []), "WHY"]
     show_table(invocation, headers, table)

@@ -98,14 +98,14 @@ def failure_sentence(failure: Failure | None) -> str:
 
 
 _RECEIPT_WORDS = {
-    ReceiptState.PLANNED: "effect planned",
-    ReceiptState.PREPARED: "effect prepared, nothing sent",
+    ReceiptState.PLANNED: "planned",
+    ReceiptState.PREPARED: "prepared, nothing sent",
     ReceiptState.DISPATCHED: "request goes out",
-    ReceiptState.COMMITTED: "effect committed",
+    ReceiptState.COMMITTED: "committed",
     ReceiptState.UNKNOWN: "outcome not known",
-    ReceiptState.VERIFIED: "effect verified",
-    ReceiptState.COMPENSATED: "effect undone",
-    ReceiptState.ABANDONED: "effect abandoned, nothing happened",
+    ReceiptState.VERIFIED: "verified",
+    ReceiptState.COMPENSATED: "undone",
+    ReceiptState.ABANDONED: "abandoned, nothing happened",
 }
 _KIND_WORDS = {
     "instance.started": "run created",
