@@ -19,6 +19,7 @@ from orch8_local import inbox
 from orch8_local.engine import commands, resolution
 from orch8_local.engine.api import Command, StepProgress, Views
 from orch8_local.engine.guard import Dispatch, Guard
+from orch8_local.engine.handles import Opening, Runs, Sequences
 from orch8_local.engine.recovery import SweepReport, boot_sweep
 from orch8_local.engine.scheduler import Scheduler
 from orch8_local.engine.shared import EngineLimits, Shared
@@ -72,7 +73,7 @@ class Engine:
     # --- life ----------------------------------------------------------------------------------
 
     @classmethod
-    async def open(
+    def open(
         cls,
         path: str | Path,
         *,
@@ -82,28 +83,53 @@ class Engine:
         world: World | None = None,
         open_http: Callable[[Context], HttpClient] | None = None,
         allow_any_filesystem: bool = False,
-    ) -> Engine:
+    ) -> Opening:
         """Take the lease, open and check the database, settle what an earlier process left.
 
-        handlers: functions declared with `@handler`, beside the built-in ones. Raises OwnedElsewhere,
-        SchemaNewer, Unsuitable, Corrupt, ReadOnly.
+        `async with Engine.open(…) as engine` works at once and drains at the end; `await Engine.open(…)`
+        gives an engine that executes nothing before `start`. handlers: functions declared with
+        `@handler`, beside the built-in ones. Raises OwnedElsewhere, SchemaNewer, Unsuitable, Corrupt,
+        ReadOnly.
         """
-        world = world or real_world()
+        return Opening(
+            cls._open(
+                Path(path),
+                world or real_world(),
+                handlers=tuple(handlers),
+                registry=registry,
+                limits=limits or EngineLimits(),
+                open_http=open_http or _open_http,
+                allow_any_filesystem=allow_any_filesystem,
+            )
+        )
+
+    @classmethod
+    async def _open(
+        cls,
+        path: Path,
+        world: World,
+        *,
+        handlers: Iterable[Any],
+        registry: Registry | None,
+        limits: EngineLimits,
+        open_http: Callable[[Context], HttpClient],
+        allow_any_filesystem: bool,
+    ) -> Engine:
         if registry is None:
             from orch8_local.handlers.builtins import builtin_specs
 
             registry = Registry(builtin_specs())
         for function in handlers:
             registry.add(spec_of(function))
-        database = await Database.open(Path(path), world, allow_any_filesystem=allow_any_filesystem)
+        database = await Database.open(path, world, allow_any_filesystem=allow_any_filesystem)
         try:
             engine = cls(
                 database.writer,
                 registry,
                 boot_id=database.boot_id,
                 world=world,
-                limits=limits or EngineLimits(),
-                open_http=open_http or _open_http,
+                limits=limits,
+                open_http=open_http,
                 database=database,
                 views=await database.open_views(),
                 inbox_folder=inbox.inbox_folder(database.path),
@@ -181,6 +207,16 @@ class Engine:
         """Reads."""
         assert self._views is not None, "this engine was made without views"
         return self._views
+
+    @property
+    def sequences(self) -> Sequences:
+        """Documents to add."""
+        return Sequences(self, self._shared.world.ids.token)
+
+    @property
+    def runs(self) -> Runs:
+        """Runs to start."""
+        return Runs(self, self._shared.world.ids.token)
 
     @property
     def registry(self) -> Registry:
