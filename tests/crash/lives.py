@@ -53,18 +53,22 @@ class Life:
     n_sessions: int = 0
     problems: list[str] = field(default_factory=list)
 
-    async def session(self, crash: Crash | str | None, resolutions: Sequence[Json] = ()) -> Ended:
-        """One process from its start to its end or death; then everything is checked."""
+    async def session(self, crash: Crash | str | float | None, resolutions: Sequence[Json] = ()) -> Ended:
+        """One process from its start to its end or death; then everything is checked.
+
+        crash: a point and a passage, `count`, or the seconds after which it is killed wherever it is.
+        """
         text = document(self.n_steps).replace("{{ config.url }}", self.provider.url)
         ended = await self.zygote.run(
             {
                 "database": str(self.database),
                 "document": text,
                 "data": None,
-                "crash": list(crash) if isinstance(crash, tuple) else crash,
+                "crash": list(crash) if isinstance(crash, tuple) else crash if isinstance(crash, str) else None,
                 "resolutions": list(resolutions),
                 "mutant": self.mutant,
-            }
+            },
+            kill_after_s=crash if isinstance(crash, float) else None,
         )
         self.n_sessions += 1
         self.n_kills += ended.was_killed
@@ -90,7 +94,7 @@ class Life:
         self.problems += [str(violation) for violation in found]
         self.before = snapshot(self.database)
 
-    async def to_its_end(self, crashes: Iterable[Crash] = ()) -> None:
+    async def to_its_end(self, crashes: Iterable[Crash | float] = ()) -> None:
         """Sessions until the run has completed, each with its own death, the operator being truthful."""
         deaths = list(crashes)
         resolutions: list[Json] = []

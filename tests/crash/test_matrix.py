@@ -25,6 +25,9 @@ from tests.crash.zygote import Zygote
 SECOND_DEATHS = int(os.environ.get("ORCH8_CRASH_KILLS", "40"))
 """Per case: how many runs die twice or more, at places drawn with a fixed seed."""
 
+RANDOM_MOMENTS = SECOND_DEATHS
+"""How many runs are killed by the clock."""
+
 CASES: dict[str, tuple[int, Sequence[Reply]]] = {
     "one step, answered": (1, ()),
     "one step, answer lost": (1, (Reply("apply_then_drop"),)),
@@ -112,6 +115,26 @@ async def test_a_process_may_be_killed_anywhere(
         n_kills += life.n_kills
         n_runs += 1
     record_property(FIGURE, f"{name}: {n_runs} runs, {n_kills} kills, {len(passed)} points, 0 violations")
+
+
+@pytest.mark.timeout(600)
+async def test_a_process_may_be_killed_at_any_moment(
+    zygote: Zygote, tmp_path: Path, record_property: RecordProperty
+) -> None:
+    """Killed by the clock and not by a point of ours, between two instructions that nobody has named."""
+    chance = random.Random("moments")
+    n_kills = 0
+    for _ in range(RANDOM_MOMENTS):
+        script = chance.choice([script for _, script in CASES.values()])
+        async with Provider(list(script)) as provider:
+            life = Life(zygote, provider, tmp_path / "run.db", 3)
+            await life.to_its_end([chance.uniform(0.005, 0.2) for _ in range(chance.randint(1, 3))])
+        assert not life.problems, life.problems
+        n_kills += life.n_kills
+        for path in tmp_path.glob("run.db*"):
+            if path.is_file():
+                path.unlink()
+    record_property(FIGURE, f"{RANDOM_MOMENTS} runs, {n_kills} kills at random moments, 0 violations")
 
 
 def test_every_point_is_in_the_matrix_or_has_a_reason() -> None:
