@@ -64,13 +64,18 @@ def ask_yes(invocation: Invocation, question: str) -> bool:
     return click.confirm(question, default=True, err=True)
 
 
-async def changing(invocation: Invocation, change: Callable[[EngineApi, Settings], Awaitable[int]]) -> int:
-    """Open the database for one change: by its owner's inbox, or as its owner for that moment."""
+async def changing(
+    invocation: Invocation, change: Callable[[EngineApi, Settings], Awaitable[int]], *, may_make: bool = False
+) -> int:
+    """Open the database for one change: by its owner's inbox, or as its owner for that moment.
+
+    may_make: the change may be the first thing that ever happens to this database.
+    """
     from orch8_local.app import Need, connect
 
     settings = invocation.settings()
     invocation.start_logging()
-    async with connect(settings, need=Need.CHANGE, say=invocation.note) as api:
+    async with connect(settings, need=Need.START if may_make else Need.CHANGE, say=invocation.note) as api:
         return await change(api, settings)
 
 

@@ -289,7 +289,7 @@ def add(invocation: Invocation, files: tuple[str, ...], strict: bool, by: str | 
             invocation.write(f"{result['name']} v{result['version']} {result['sha256'][:6]} {what}")
         return 0
 
-    return asyncio.run(changing(invocation, change))
+    return asyncio.run(changing(invocation, change, may_make=True))
 
 
 # --- handlers ------------------------------------------------------------------------------------------
