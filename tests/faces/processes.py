@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,6 +63,7 @@ class Shell:
             stderr=asyncio.subprocess.PIPE,
             cwd=self.folder,
             env=self.environment,
+            preexec_fn=_hear_signals,
         )
         try:
             yield process
@@ -69,6 +71,11 @@ class Shell:
             if process.returncode is None:
                 process.kill()
             await process.communicate()
+
+
+def _hear_signals() -> None:
+    """A shell that started these tests in the background has made SIGINT deaf for all below it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def line_with(stream: asyncio.StreamReader | None, text: str) -> str:

@@ -199,11 +199,11 @@ class _Stage:
             return
         instance_id = self.chance.choice(runs)[0]
         kind = self.chance.choice(("cancel", "retry", "retry"))
+        if kind == "retry":  # it takes an earlier cancel back, also if we die before we are told
+            self.acknowledged = [a for a in self.acknowledged if (a.kind, a.id) != ("cancel", instance_id)]
         result = await self._submit(engine, kind, {"instance_id": instance_id})
         if result is not None and kind == "cancel":
             self.acknowledged.append(Acknowledged("cancel", instance_id))
-        elif result is not None:  # a retry takes an earlier cancel back
-            self.acknowledged = [a for a in self.acknowledged if (a.kind, a.id) != ("cancel", instance_id)]
 
     async def _submit(self, engine: Engine, kind: str, arguments: dict[str, Json]) -> dict[str, Json] | None:
         """The result, or None if the command was refused, which is a fine answer."""
