@@ -268,3 +268,64 @@ async def test_a_command_file_is_applied_once_and_its_refusal_is_told(tmp_path: 
         assert (await engine.wait_until_stopped(blocked.id)).state == "completed"
         assert await results(engine, blocked.id) == {"a": {"n": 1}}
     assert check(path, phase=Phase.CLOSED) == []
+
+
+class HeldMark:
+    """Keeps T1 from the writer until it is let go."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_held = asyncio.Event()
+        self.go_on = asyncio.Event()
+        writer = engine._shared.writer
+        real = writer.transact
+
+        async def transact(fn: Any, *, name: str) -> Any:
+            if name == Transaction.T1_DISPATCH:
+                self.is_held.set()
+                await self.go_on.wait()
+            return await real(fn, name=name)
+
+        monkeypatch.setattr(writer, "transact", transact)
+
+
+async def test_a_time_out_during_the_mark_sends_nothing_and_asks_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step's time is over while its dispatch is being written: nothing follows the mark, and that is known."""
+    outside = Outside("ok")
+    async with engine_on(tmp_path / "db", outside) as engine:
+        mark = HeldMark(engine, monkeypatch)
+        instance_id = await start(engine, document(step("a", timeout=10)))
+        await mark.is_held.wait()
+        (dispatch,) = engine._shared.live.values()
+        while not dispatch.is_expired:
+            await asyncio.sleep(0)
+        mark.go_on.set()
+        failed = await engine.wait_until_stopped(instance_id)
+        assert failed.state == "failed"
+        assert not failed.is_blocked
+        assert await states(engine, instance_id) == ["abandoned"]
+    assert outside.done == []
+
+
+async def test_a_stop_during_the_mark_gives_the_run_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine stops while a dispatch is being written: nothing is sent, the next start does it once."""
+    outside = Outside("ok", "ok")
+    async with engine_on(tmp_path / "db", outside) as engine:
+        mark = HeldMark(engine, monkeypatch)
+        instance_id = await start(engine, document(step("a")))
+        await mark.is_held.wait()
+        draining = asyncio.ensure_future(engine.drain(0))
+        (dispatch,) = engine._shared.live.values()
+        while not dispatch.is_expired:
+            await asyncio.sleep(0)
+        mark.go_on.set()
+        await draining
+        assert await states(engine, instance_id) == ["abandoned"]
+        assert await state_of(engine, instance_id) == "scheduled"
+    assert outside.done == []
+    async with engine_on(tmp_path / "db", outside) as engine:
+        assert (await engine.wait_until_stopped(instance_id)).state == "completed"
+        assert await states(engine, instance_id) == ["abandoned", "committed"]
+    assert len(outside.done) == 1
+    assert len(set(outside.keys)) == 1
