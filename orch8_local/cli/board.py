@@ -30,6 +30,7 @@ PHASES = {
     "blocked": "blocked",
     "effect": "blocked",
 }
+OVER = ("completed", "failed", "cancelled", "skipped", "blocked")
 RowKey = tuple[str, str]
 
 
@@ -55,7 +56,7 @@ class Row:
     @property
     def is_over(self) -> bool:
         """True if the step has ended for good or is blocked."""
-        return self.key in ("completed", "failed", "cancelled", "skipped", "blocked")
+        return self.key in OVER
 
 
 class Board:
@@ -74,6 +75,9 @@ class Board:
         if state is None:  # a message of the handler
             self.rows[key] = replace(row, message=progress.message)
             return self.rows[key]
+        attempt = progress.attempt or row.attempt
+        if (state, attempt) == (row.key, row.attempt) or (row.is_over and attempt <= row.attempt and state not in OVER):
+            return None  # the disk has told it already, or more
         is_begun = state == "running"
         row = replace(
             row,

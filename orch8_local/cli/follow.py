@@ -62,11 +62,17 @@ async def follow_own(
 ) -> Following:
     """Follow a run of this process's own, started engine."""
     moved = asyncio.Event()
+    early: list[StepProgress] = []
+    has_looked = False
 
     def take(progress: StepProgress) -> None:
-        if progress.instance_id == instance_id:
+        if progress.instance_id != instance_id:
+            return
+        moved.set()
+        if has_looked:
             display.progress(progress)
-            moved.set()
+        else:
+            early.append(progress)
 
     async def look() -> InstanceView:
         """What is on the disk, shown too: progress before the first look was nobody's."""
@@ -75,6 +81,10 @@ async def follow_own(
         return view
 
     unsubscribe = engine.subscribe(take)
+    await look()  # what happened before anybody listened; then what has happened meanwhile
+    has_looked = True
+    for progress in early:
+        display.progress(progress)
     stopped = world.nursery.start(engine.wait_until_stopped(instance_id), name="wait until stopped")
     told = world.nursery.start(stop.first.wait(), name="wait for a signal")
     started_s = world.clock.monotonic_s()
