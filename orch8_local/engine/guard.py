@@ -18,6 +18,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from orch8_local.engine.api import StepProgress
 from orch8_local.engine.shared import Shared
 from orch8_local.engine.transactions import Transaction
 from orch8_local.errors import EffectError, StaleVersion
@@ -137,8 +138,25 @@ class Dispatch:
                 self.phase = Phase.CLOSED
             raise
         self.phase = Phase.DISPATCHED
+        self._tell()
         if self.is_expired:
             raise EffectError(f"effect {self.receipt.id} timed out before its first byte; send nothing")
+
+    def _tell(self) -> None:
+        """Whoever watches sees that the request goes out."""
+        node, spec = self.call.node, self.call.spec
+        self._shared.progress(
+            StepProgress(
+                self.receipt.instance_id,
+                node.scope,
+                node.block_id,
+                "dispatched",
+                node.attempt,
+                spec.name,
+                str(self.call.mode),
+                extra={"effect_id": self.receipt.id},
+            )
+        )
 
     async def run(self) -> Outcome:
         """Call the handler; whatever it does ends as an outcome, except an error of the store."""
