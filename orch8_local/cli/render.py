@@ -20,7 +20,6 @@ Json = Any
 SHORT_RUN = 13
 """Characters of a run's id that are shown: its creation time in milliseconds."""
 SHORT_EFFECT = 8
-SHORT_HASH = 6
 
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _KEPT = frozenset("\u200d\ufe0f")  # joiners inside emoji

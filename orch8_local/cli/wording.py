@@ -17,8 +17,6 @@ from orch8_local.model.states import InstanceState, NodeState, ReceiptState
 
 Json = Any
 
-STATE_KEYS = frozenset({"completed", "failed", "running", "waiting", "paused", "cancelled", "scheduled", "blocked"})
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:

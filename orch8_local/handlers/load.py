@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import importlib.util
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -46,19 +45,6 @@ def load_registry(
         for spec in specs:
             _add(registry, spec, origin, origins)
     return registry
-
-
-def load_handlers(sources: Iterable[str], *, with_entry_points: bool = True) -> list[HandlerSpec]:
-    """The handlers that `load_registry` adds to the built-ins.
-
-    sources: the setting `handlers`: a path (absolute, or with a separator or the suffix `.py`) is a
-    folder or a file, all else a dotted module.
-    """
-    given = list(sources)
-    paths = [source for source in given if os.sep in source or source.endswith(".py")]
-    modules = [source for source in given if source not in paths]
-    registry = load_registry(paths, modules, with_entry_points=with_entry_points)
-    return [spec for spec in registry.specs() if not spec.is_builtin]
 
 
 def _sources(

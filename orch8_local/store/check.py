@@ -27,7 +27,6 @@ SQL_META = "SELECT db_id, epoch, created_at_us, is_clean FROM ledger_meta WHERE 
 SQL_STATES = "SELECT state, count(*) FROM instances GROUP BY state"
 SQL_COUNTS = "SELECT state, n FROM instance_counts"
 SQL_RECEIPT_STATES = "SELECT state, count(*) FROM effect_receipts GROUP BY state"
-SQL_HEAD = "SELECT prev_sha256 FROM events ORDER BY seq LIMIT 1"
 SQL_N_EVENTS = "SELECT count(*) FROM events"
 RULES: Mapping[str, str] = {
     "a run is blocked but none of its effects is unresolved": (

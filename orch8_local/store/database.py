@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 import stat
 import sys
@@ -235,14 +234,6 @@ def _must_be_immutable(path: Path) -> bool:
     wal = path.with_name(path.name + "-wal")
     has_log = wal.exists() and wal.stat().st_size > 0
     return not has_log and not os.access(path.parent, os.W_OK) and lease.read_owner(path) is None
-
-
-def copy_aside(path: Path, target: Path) -> None:
-    """A byte copy of a database that no process has open."""
-    for suffix in ("", "-wal"):
-        source = path.with_name(path.name + suffix)
-        if source.exists():
-            shutil.copy2(source, target.with_name(target.name + suffix))
 
 
 def is_private(path: Path) -> bool:

@@ -307,12 +307,6 @@ def put_node(tx: Tx, instance_id: str, node: Node) -> None:
     )
 
 
-def put_nodes(tx: Tx, instance_id: str, nodes: Iterable[Node]) -> None:
-    """Write several nodes."""
-    for node in nodes:
-        put_node(tx, instance_id, node)
-
-
 def has_result(tx: Tx, instance_id: str, scope: str, block_id: str) -> bool:
     """True if the step is complete: a step is complete if and only if its intent has a result row."""
     return tx.one(SQL_RESULT, (instance_id, scope, block_id)) is not None
