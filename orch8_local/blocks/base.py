@@ -8,7 +8,7 @@ block has decided goes into its node's memo and is read from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -101,24 +101,27 @@ def built_types() -> list[str]:
     return sorted(_behaviours)
 
 
-def next_of_sequence(blocks: Sequence[Any], child: Node | None, done: Sequence[Node], scope: str) -> Sequence[Action]:
+def next_of_sequence(
+    blocks: Sequence[Any], child: Node | None, done: Sequence[Node], scope: str, *, positions: Mapping[str, int]
+) -> Sequence[Action]:
     """One move of a sequential body: the next block, or the end (execution-semantics 3.5 [LOCAL]).
 
     A failed or cancelled child ends the body with its state; a skipped one counts as done.
-    `done` are the children that have ended, in any order; `child` is the one that has just ended.
+    `done` are the children that have ended, in any order; `child` is the one that has just ended;
+    `positions` are the places of all blocks in the list, by id.
     """
     if child is not None and child.state in (NodeState.FAILED, NodeState.CANCELLED):
         failure = Failure.from_dict(child.error) if child.error else None
         return (End(child.state, failure=failure),)
     if child is not None:
-        index = next(i for i, block in enumerate(blocks) if block.id == child.block_id) + 1
+        index = positions[child.block_id] + 1
     else:
         ended = {node.block_id: node for node in done}
         index = 0
         while index < len(blocks) and blocks[index].id in ended:
             bad = ended[blocks[index].id]
             if bad.state in (NodeState.FAILED, NodeState.CANCELLED):
-                return next_of_sequence(blocks, bad, done, scope)
+                return next_of_sequence(blocks, bad, done, scope, positions=positions)
             index += 1
     if index >= len(blocks):
         return (End(NodeState.COMPLETED),)

@@ -94,6 +94,7 @@ class Tree:
         self._nodes: dict[NodeKey, Node] = {node.key: node for node in nodes}
         self._language = language
         self._now_us = now_us
+        self._positions = {block.id: index for index, block in enumerate(blocks)}
         self._block: dict[str, Any] = {}
         self._parent: dict[str, Any] = {}
         for block, parent in _with_parents(blocks):
@@ -209,7 +210,7 @@ class Tree:
 
     def _root_done(self, child: Node | None) -> _Actions:
         done = () if child is not None else self._ended_children(self._blocks)
-        return _Actions(None, "", tuple(next_of_sequence(self._blocks, child, done, "")))
+        return _Actions(None, "", tuple(next_of_sequence(self._blocks, child, done, "", positions=self._positions)))
 
     def _begin(self, child: StartChild) -> _Actions:
         key = (child.scope, child.block.id)
