@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 _MOMENT = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
-    r"(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    r"(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-5][0-9]))",
     re.ASCII,
 )
 _CODE = re.compile(r"%([-_0]?)(\.3f|[369]f|:z|.)", re.DOTALL)
@@ -52,27 +52,25 @@ def formatted(moment: str, pattern: str) -> str | None:
     pieces: list[str] = []
     at = 0
     for code in _CODE.finditer(pattern):
-        if "%" in pattern[at : code.start()]:
-            return None
-        pieces.append(pattern[at : code.start()])
         piece = _piece(read, code.group(2), code.group(1))
         if piece is None:
             return None
-        pieces.append(piece)
+        pieces += [pattern[at : code.start()], piece]
         at = code.end()
     rest = pattern[at:]
     return None if "%" in rest else "".join([*pieces, rest])
 
 
 def _read(text: str) -> _Moment | None:
+    """A leap second is read as the second before it."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
-    day, time, fraction, offset = found.groups()
-    is_leap_second = time.endswith(":60")
-    clock = f"{time[:-2]}59" if is_leap_second else time
+    *date_and_time, fraction, sign, hours, minutes = found.groups()
+    year, month, day, hour, minute, second = map(int, date_and_time)
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
     try:
-        at = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if offset in 'Zz' else offset}")
+        at = datetime(year, month, day, hour, minute, 59 if second == 60 else second, tzinfo=timezone(offset))
     except ValueError:
         return None
     return _Moment(at, int((fraction or "0")[:9].ljust(9, "0")))

@@ -1,7 +1,9 @@
-"""The filters of templates (sequence-format 7.7). Each is `(value, arguments, scope) -> value`.
+"""The filters of templates (sequence-format 7.7): each takes a value and gives a value.
 
 "Text" is the value if it is a string, else the empty string; "number" is a JSON number, else 0. A
-wrong argument is found when the template is compiled, wherever it can be.
+wrong argument is found when the template is compiled, a wrong value when it is resolved; both are a
+TemplateError. The easy mistake: measuring a text after it was made; a short template can ask for
+more memory than there is.
 """
 
 from __future__ import annotations
@@ -10,129 +12,113 @@ import base64
 import binascii
 import hashlib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from orch8_local.errors import TemplateError
-from orch8_local.lang.jsontext import is_number, number_from_text, text_of
+from orch8_local.lang.jsontext import (
+    MAX_TEXT_BYTES,
+    WHITE_SPACE,
+    is_number,
+    is_too_long,
+    number_from_text,
+    text_of,
+)
 
 Json = Any
 Filter = Callable[[Json], Json]
 
-BARE = ("upper", "lower", "trim", "abs", "url_encode", "base64", "base64_decode")
-WITH_ARGUMENTS = ("replace", "default", "truncate", "join", "split", "hash", "round")
-NAMES = (*BARE, *WITH_ARGUMENTS)
+USAGE: Final[Mapping[str, str]] = {
+    **{name: name for name in ("upper", "lower", "trim", "abs", "url_encode", "base64", "base64_decode")},
+    "replace": "replace('old', 'new')",
+    "default": "default('text')",
+    "truncate": "truncate(80, '…')",
+    "join": "join(', ')",
+    "split": "split(',')",
+    "hash": "hash('sha256')",
+    "round": "round(2)",
+}
+"""How each filter is written."""
+NAMES: Final = tuple(USAGE)
 
-
-def bare(name: str) -> Filter:
-    """A filter without arguments, by its exact name."""
-    return _BARE[name]
-
-
-def with_argument(name: str, argument: str) -> Filter:
-    """A filter with the text between its parentheses; `replace` is the template's own business.
-
-    Raises TemplateError if the argument cannot be meant.
-    """
-    text = argument.strip()
-    match name:
-        case "default":
-            fallback = literal(text)
-            return lambda value: fallback if value is None or value == "" else value
-        case "truncate":
-            count, comma, suffix = text.partition(",")
-            return _truncate(_unsigned("truncate", count.strip()), unquoted(suffix.strip()) if comma else "")
-        case "round":
-            return _round(_unsigned("round", text))
-        case "join":
-            separator = unquoted(text)
-            return lambda value: (
-                separator.join(text_of(item) for item in value) if isinstance(value, list) else ""
-            )
-        case "split":
-            return _split(unquoted(text))
-        case "hash":
-            if unquoted(text) != "sha256":
-                raise TemplateError(f"hash() knows no {unquoted(text)!r}", hint="write hash('sha256')")
-            return lambda value: hashlib.sha256(_text(value).encode()).hexdigest()
-    raise AssertionError(name)
+_UNSIGNED = re.compile(r"\+?[0-9]{1,20}", re.ASCII)
+_WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None}
 
 
 def literal(text: str) -> Json:
     """A literal (7.5): quoted text, a number, true, false, null, or the text itself.
 
-    Whole numbers stay whole; `inf` and `nan` are null.
+    Whole numbers stay whole; `inf` and `nan` are null. Raises TemplateError for quotes that do not fit.
     """
-    if is_quoted(text):
-        return text[1:-1]
+    if text[:1] in ("'", '"'):
+        return unquoted(text)
     number = number_from_text(text)
     if number is not None:
         return number if isinstance(number, int) or math.isfinite(number) else None
-    words: dict[str, Json] = {"true": True, "false": False, "null": None}
-    return words.get(text, text)
-
-
-def is_quoted(text: str) -> bool:
-    """True if a text begins and ends with the same quote."""
-    return len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]
+    return _WORDS.get(text, text)
 
 
 def unquoted(text: str) -> str:
-    """The text without the quotes around it, if it has them."""
-    return text[1:-1] if is_quoted(text) else text
+    """The text between the quotes; a text without quotes is itself.
+
+    Raises TemplateError if there is more than one text in quotes, or anything behind it.
+    """
+    if text[:1] not in ("'", '"'):
+        return text
+    if text.find(text[0], 1) != len(text) - 1:
+        other = "'" if text[0] == '"' else '"'
+        raise TemplateError(
+            f"a text in {text[0]} ends at the next {text[0]}, and something follows it",
+            hint=f"put a text that holds {text[0]} into {other}",
+        )
+    return text[1:-1]
 
 
-def replace(value: Json, old: str, new: str) -> str:
+def bounded(name: str, text: str) -> str:
+    """The text, unless it is too long."""
+    if is_too_long(text):
+        raise _too_long(name)
+    return text
+
+
+def default(fallback: Json) -> Filter:
+    """Another value for null and for the empty text."""
+    return lambda value: fallback if value is None or value == "" else value
+
+
+def replaced(value: Json, old: str, new: str) -> str:
     """Every occurrence of `old`; a value that is no text is its JSON text first."""
-    return text_of(value).replace(old, new)
+    text = text_of(value)
+    if len(text) + text.count(old) * (len(new) - len(old)) > MAX_TEXT_BYTES:
+        raise _too_long("replace")
+    return bounded("replace", text.replace(old, new))
+
+
+def _too_long(name: str) -> TemplateError:
+    return TemplateError(f"{name} made a text of more than {MAX_TEXT_BYTES} bytes", hint="pass large values by a file")
 
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _unsigned(name: str, text: str) -> int:
-    number = number_from_text(text.removeprefix("+")) if text.isascii() else None
-    if not isinstance(number, int) or number < 0 or text.startswith("-"):
-        raise TemplateError(f"{name}({text}) needs a whole number that is not negative")
-    return number
+def _bytes(name: str, value: Json) -> bytes:
+    try:
+        return _text(value).encode()
+    except UnicodeEncodeError:
+        raise TemplateError(f"{name}: the text holds half a character (a lone surrogate)") from None
 
 
-def _truncate(count: int, suffix: str) -> Filter:
-    def cut(value: Json) -> str:
-        text = _text(value)
-        return text if len(text) <= count else text[:count] + suffix
-
-    return cut
+def _count(name: str, text: str) -> int:
+    if not _UNSIGNED.fullmatch(text):
+        raise TemplateError(f"{name}() needs a whole number that is not negative", hint=f"write {USAGE[name]}")
+    return int(text)
 
 
-def _round(digits: int) -> Filter:
-    def rounded(value: Json) -> float | None:
-        try:
-            number = float(value) if is_number(value) else 0.0
-        except OverflowError:
-            return None
-        if digits >= 309 or not math.isfinite(number):
-            return None
-        exponent = Decimal(1).scaleb(-digits)
-        try:
-            return float(Decimal(repr(number)).quantize(exponent, rounding=ROUND_HALF_UP))
-        except ArithmeticError:  # more digits than the number has: it is as round as it will get
-            return number
-
-    return rounded
-
-
-def _split(separator: str) -> Filter:
-    def parts(value: Json) -> list[str]:
-        text = value if isinstance(value, str) else None
-        if text is None:
-            return [""]
-        return text.split(separator) if separator else ["", *text, ""]
-
-    return parts
+# --- without arguments ----------------------------------------------------------------------------
 
 
 def _absolute(value: Json) -> float | None:
@@ -142,19 +128,97 @@ def _absolute(value: Json) -> float | None:
         return None
 
 
+def _url_encoded(value: Json) -> str:
+    return bounded("url_encode", quote(_bytes("url_encode", value), safe="-_.~"))
+
+
+def _encoded(value: Json) -> str:
+    return bounded("base64", base64.b64encode(_bytes("base64", value)).decode())
+
+
 def _decoded(value: Json) -> str:
     try:
-        return base64.b64decode(_text(value).encode(), validate=True).decode("utf-8", "replace")
+        return bounded("base64_decode", base64.b64decode(_text(value), validate=True).decode("utf-8", "replace"))
     except (binascii.Error, ValueError):
         raise TemplateError("base64_decode: the value is not base64") from None
 
 
-_BARE: dict[str, Filter] = {
-    "upper": lambda value: _text(value).upper(),
-    "lower": lambda value: _text(value).lower(),
-    "trim": lambda value: _text(value).strip(),
+# --- with arguments: the text between the parentheses gives the filter -----------------------------
+
+
+def _truncate(argument: str) -> Filter:
+    number, comma, rest = argument.partition(",")
+    count = _count("truncate", number.strip(WHITE_SPACE))
+    suffix = unquoted(rest.strip(WHITE_SPACE)) if comma else ""
+
+    def cut(value: Json) -> str:
+        text = _text(value)
+        return text if len(text) <= count else bounded("truncate", text[:count] + suffix)
+
+    return cut
+
+
+def _join(argument: str) -> Filter:
+    separator = unquoted(argument)
+
+    def joined(value: Json) -> str:
+        if not isinstance(value, list):
+            return ""
+        if len(separator) * (len(value) - 1) > MAX_TEXT_BYTES:
+            raise _too_long("join")
+        return bounded("join", separator.join(map(text_of, value)))
+
+    return joined
+
+
+def _split(argument: str) -> Filter:
+    separator = unquoted(argument)
+
+    def parts(value: Json) -> list[str]:
+        if not isinstance(value, str):
+            return [""]
+        return value.split(separator) if separator else ["", *value, ""]
+
+    return parts
+
+
+def _hash(argument: str) -> Filter:
+    if unquoted(argument) != "sha256":
+        raise TemplateError("hash() knows only sha256", hint=f"write {USAGE['hash']}")
+    return lambda value: hashlib.sha256(_bytes("hash", value)).hexdigest()
+
+
+def _round(argument: str) -> Filter:
+    digits = _count("round", argument)
+
+    def rounded(value: Json) -> float | None:
+        try:
+            number = float(value) if is_number(value) else 0.0
+        except OverflowError:
+            return None
+        if digits >= 309 or not math.isfinite(number):
+            return None
+        try:
+            return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP))
+        except ArithmeticError:  # more digits than the number has: it is as round as it will get
+            return number
+
+    return rounded
+
+
+BARE: Final[Mapping[str, Filter]] = {
+    "upper": lambda value: bounded("upper", _text(value).upper()),
+    "lower": lambda value: bounded("lower", _text(value).lower()),
+    "trim": lambda value: _text(value).strip(WHITE_SPACE),
     "abs": _absolute,
-    "url_encode": lambda value: quote(_text(value), safe="-_.~"),
-    "base64": lambda value: base64.b64encode(_text(value).encode()).decode(),
+    "url_encode": _url_encoded,
+    "base64": _encoded,
     "base64_decode": _decoded,
+}
+MADE_BY_ARGUMENT: Final[Mapping[str, Callable[[str], Filter]]] = {
+    "truncate": _truncate,
+    "join": _join,
+    "split": _split,
+    "hash": _hash,
+    "round": _round,
 }

@@ -7,11 +7,14 @@ beyond 100,000 elements.
 
 from __future__ import annotations
 
+import functools
+import operator
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from orch8_local.lang import dates
-from orch8_local.lang.jsontext import as_float, compact_json, is_number
+from orch8_local.lang.jsontext import as_float, byte_length, compact_json, is_number, is_too_long
 from orch8_local.lang.operators import equal
 from orch8_local.lang.scope import Scope
 
@@ -19,19 +22,18 @@ Json = Any
 Function = Callable[..., Json]
 
 MAX_ELEMENTS = 100_000
-MAX_JSON_CHARACTERS = 4_194_304
 _INT64 = 2**63
 
 
 def _len(_scope: Scope, value: Json = None, *_: Json) -> int:
     if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass"))
+        return byte_length(value)
     return len(value) if isinstance(value, (list, Mapping)) else 0
 
 
 def _json(_scope: Scope, value: Json = None, *_: Json) -> str | None:
     text = compact_json(value)
-    return text if len(text) <= MAX_JSON_CHARACTERS else None
+    return None if is_too_long(text) else text
 
 
 def _abs(_scope: Scope, value: Json = None, *_: Json) -> float | None:
@@ -44,12 +46,13 @@ def _now(scope: Scope, *_: Json) -> str:
 
 
 def _uuid(scope: Scope, *_: Json) -> str:
-    return scope.uuid4()
+    number = functools.reduce(lambda bits, _: bits << 32 | int(scope.random() * 2**32), range(4), 0)
+    return str(uuid.UUID(int=number, version=4))
 
 
 def _random(scope: Scope, low: Json = None, high: Json = None, *_: Json) -> int:
     a, b = _int64(low, 0), _int64(high, 100)
-    return a if b <= a else a + int(scope.random() * (b - a))
+    return a if b <= a else min(a + int(scope.random() * (b - a)), b - 1)
 
 
 def _int64(value: Json, default: int) -> int:
@@ -104,12 +107,17 @@ def _numbers(value: Json) -> list[float] | None:
 
 def _sum(_scope: Scope, value: Json = None, *_: Json) -> float | None:
     numbers = _numbers(value)
-    return None if numbers is None else _finite(sum(numbers, 0.0))
+    return None if numbers is None else _finite(_total(numbers))
 
 
 def _average(_scope: Scope, value: Json = None, *_: Json) -> float | None:
     numbers = _numbers(value)
-    return _finite(sum(numbers) / len(numbers)) if numbers else None
+    return _finite(_total(numbers) / len(numbers)) if numbers else None
+
+
+def _total(numbers: Iterable[float]) -> float:
+    """Added one by one: Python's own sum gives other digits in other versions."""
+    return functools.reduce(operator.add, numbers, 0.0)
 
 
 def _finite(number: float) -> float | None:
@@ -131,9 +139,7 @@ def _element(index: int) -> Function:
     return run
 
 
-def _slice(
-    _scope: Scope, value: Json = None, low: Json = None, high: Json = None, *_: Json
-) -> list[Json] | None:
+def _slice(_scope: Scope, value: Json = None, low: Json = None, high: Json = None, *_: Json) -> list[Json] | None:
     if not isinstance(value, list) or len(value) > MAX_ELEMENTS:
         return None
     begin = min(max(_int64(low, 0), 0), len(value))

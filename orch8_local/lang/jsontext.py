@@ -1,7 +1,8 @@
 """Values as text and back: the compact JSON of both languages, and numbers.
 
-Source: sequence-format 7.3, 7.8. The easy mistake: Python's own text of a float, which writes
-`1e+16` and `1e-05` where the format has `1e16` and `0.00001`.
+Source: sequence-format 7.3, 7.8. The easy mistakes: Python's own text of a float, which writes
+`1e+16` and `1e-05` where the format has `1e16` and `0.00001`; and `str.strip()`, which also takes
+characters away that Unicode does not call white space.
 """
 
 from __future__ import annotations
@@ -9,20 +10,38 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
 
 Json = Any
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+MAX_TEXT_BYTES: Final = 4_194_304
+"""The largest text, in bytes of UTF-8, that a filter, a function or an inserted value may make (7.4, 8.6)."""
+
+WHITE_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+"""What Unicode calls white space."""
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_NOT_FINITE = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 _LONGEST_WHOLE = 4000
 """Digits of a whole number that is kept exact; Python refuses to read more than 4300."""
 
 
 def compact_json(value: Json) -> str:
-    """JSON text with sorted keys, no spaces, and numbers as 7.8 writes them."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """JSON text with sorted keys, no spaces, and numbers as 7.8 writes them.
+
+    For any value, however deep or long; what JSON cannot hold (infinite, not a number) is null.
+    """
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False, default=dict
+        )
+    except (ValueError, RecursionError):  # not finite, more digits or more levels than `json` takes
+        return _written(value)
     if "e+" in text or "e-" in text:  # perhaps a float that Python writes another way, perhaps only a word
         return _written(value)
     return text
@@ -73,15 +92,68 @@ def is_number(value: Json) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_too_long(text: str) -> bool:
+    """True if a text has more bytes than a text may have."""
+    if len(text) * 4 <= MAX_TEXT_BYTES:  # no character has more than four
+        return False
+    return len(text) > MAX_TEXT_BYTES or byte_length(text) > MAX_TEXT_BYTES
+
+
+def byte_length(text: str) -> int:
+    """Bytes of UTF-8; half a character counts as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def copied(value: Json) -> Json:
+    """The same value in containers of its own, at any depth."""
+    if not isinstance(value, (dict, list, tuple, Mapping)):
+        return value
+    shell: Json = _shell(value)
+    pending = [(value, shell)]
+    for source, target in pending:
+        for key, item in source.items() if isinstance(source, Mapping) else enumerate(source):
+            if isinstance(item, (dict, list, tuple, Mapping)):
+                target[key] = _shell(item)
+                pending.append((item, target[key]))
+            else:
+                target[key] = item
+    return shell
+
+
+def _shell(value: Json) -> Json:
+    return {} if isinstance(value, Mapping) else [None] * len(value)
+
+
+class _Raw(str):
+    """Text that is JSON already."""
+
+
 def _written(value: Json) -> str:
+    pieces: list[str] = []
+    stack: list[Json] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Raw):
+            pieces.append(item)
+        elif isinstance(item, Mapping):
+            pieces.append("{")
+            inner: list[Json] = []
+            for key in sorted(item):
+                inner += [_Raw(("," if inner else "") + _scalar(key) + ":"), item[key]]
+            stack += [_Raw("}"), *reversed(inner)]
+        elif isinstance(item, (list, tuple)):
+            pieces.append("[")
+            inner = [part for element in item for part in (_Raw(","), element)][1:]
+            stack += [_Raw("]"), *reversed(inner)]
+        else:
+            pieces.append(_scalar(item))
+    return "".join(pieces)
+
+
+def _scalar(value: Json) -> str:
     if isinstance(value, float):
-        return float_text(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_text(key)}:{_written(value[key])}" for key in sorted(value)) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(_written(item) for item in value) + "]"
-    return _text(value)
-
-
-def _text(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        return float_text(value) if math.isfinite(value) else "null"
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except ValueError:  # more digits than Python turns into text; decimals know no such bound
+        return format(Decimal(value), "f")

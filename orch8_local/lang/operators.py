@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orch8_local.lang.jsontext import as_float, is_number
+from orch8_local.lang.jsontext import as_float, is_number, is_too_long
 
 Json = Any
 Binary = Callable[[Json, Json], Json]
@@ -81,7 +81,10 @@ _add_numbers = _arithmetic(operator.add)
 
 
 def _add(a: Json, b: Json) -> Json:
-    return a + b if isinstance(a, str) and isinstance(b, str) else _add_numbers(a, b)
+    if not isinstance(a, str) or not isinstance(b, str):
+        return _add_numbers(a, b)
+    text = a + b
+    return None if is_too_long(text) else text
 
 
 BINARY: Mapping[str, Binary] = {

@@ -74,3 +74,24 @@ def from_root(scope: Scope, keys: Sequence[str]) -> Json:
     if root == "instance_id":
         return scope.instance_id
     return look_up(ROOTS[root](scope), keys[1:])
+
+
+def reader(keys: Sequence[str]) -> Callable[[Scope], Json]:
+    """A path as an expression reads it: without a root it is one in the data; what is missing is null.
+
+    `state` is a root unless the data has a key of this name.
+    """
+    root = keys[0]
+    if root == "context" and (len(keys) == 1 or keys[1] not in CONTEXT_SECTIONS):
+        return lambda _scope: None
+    if root == "state":
+        return lambda scope: _value(
+            look_up(scope.data, keys) if step_into(scope.data, root) is not MISSING else from_root(scope, keys)
+        )
+    if root in ROOTS or root == "context":
+        return lambda scope: _value(from_root(scope, keys))
+    return lambda scope: _value(look_up(scope.data, keys))
+
+
+def _value(found: Json) -> Json:
+    return None if found is MISSING else found

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_LONGEST_SHOWN = 60
+
 
 @dataclass(frozen=True, slots=True)
 class LangProblem:
@@ -18,15 +20,30 @@ class LangProblem:
     is_warning: bool = False
 
 
+def shown(text: str) -> str:
+    """A piece of a text as a message quotes it: on one line, and not longer than a reader wants."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…")
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant."""
+    if len(word) > _LONGEST_SHOWN:
+        return None
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
-def is_slip(word: str, known: str) -> bool:
-    """True if `word` is `known` with one or two slips of the finger; short words are never a slip."""
-    if word == known or len(word) < 3 or abs(len(word) - len(known)) > 2:
+def slip_of(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` is, but for one or two slips of the finger.
+
+    Words of one or two letters are never a slip. A known word itself is none either.
+    """
+    names = list(known)
+    return None if word in names else next((name for name in names if _is_slip(word, name)), None)
+
+
+def _is_slip(word: str, known: str) -> bool:
+    if len(word) < 3 or abs(len(word) - len(known)) > 2:
         return False
     allowed = 1 if len(known) <= 4 else 2
     row = list(range(len(known) + 1))

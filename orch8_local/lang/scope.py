@@ -26,7 +26,7 @@ def _no_random() -> float:
 class Scope:
     """The sections of section 6: data and config of the context, runtime, outputs, state.
 
-    now_us: UTC in microseconds since 1970. random: a float in [0, 1). uuid4: text of a random UUID.
+    now_us: UTC in microseconds since 1970. random: a float in [0, 1).
     """
 
     data: Json = None
@@ -37,4 +37,3 @@ class Scope:
     instance_id: str = ""
     now_us: Callable[[], int] = _no_clock
     random: Callable[[], float] = _no_random
-    uuid4: Callable[[], str] = lambda: "00000000-0000-4000-8000-000000000000"
