@@ -87,9 +87,9 @@ class Context:
     """What a handler sees of its step. One per call.
 
     attempt: 0 for the first execution. idempotency_key: the same text on every attempt of this
-    action; send it. data, config, outputs, state: read only. `dispatching()` marks the moment after
-    which the outside may have seen something; it returns when that mark is on disk. It may raise:
-    then send nothing.
+    action; send it. data, config, outputs, state, runtime: read only. `dispatching()` marks the
+    moment after which the outside may have seen something; it returns when that mark is on disk. It
+    may raise: then send nothing.
     """
 
     instance_id: str
@@ -103,7 +103,9 @@ class Context:
     config: Json
     outputs: Mapping[str, Json]
     state: Mapping[str, Json]
+    runtime: Mapping[str, Json]
     now_us: Callable[[], int]
+    random: Callable[[], float]
     dispatching: Callable[[], Awaitable[None]]
     log: Callable[[str], None]
     reach: Callable[[str], None]

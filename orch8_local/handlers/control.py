@@ -7,7 +7,6 @@ is read as the author wrote it, and sees outputs.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from orch8_local.errors import ExpressionError, TemplateError
 from orch8_local.handlers.base import Context, HandlerSpec
 from orch8_local.handlers.params import Params
 from orch8_local.lang import expression
+from orch8_local.lang.jsontext import text_of
 from orch8_local.lang.scope import Scope
 from orch8_local.model.outcome import Mode, Outcome, OutcomeClass
 
@@ -27,11 +27,6 @@ logger = logging.getLogger("orch8_local")
 
 MAX_SLEEP_MS = 10 * 365 * 86_400_000
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-
-
-def text_of(value: Json) -> str:
-    """Text as it is, all else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class NoopParams(Params):
@@ -111,8 +106,10 @@ async def assert_(ctx: Context, params: AssertParams) -> Outcome:
             config=ctx.config,
             outputs=ctx.outputs,
             state=ctx.state,
+            runtime=ctx.runtime,
             instance_id=ctx.instance_id,
             now_us=ctx.now_us,
+            random=ctx.random,
         )
         try:
             is_true = expression.truthy(expression.evaluate(condition, scope))
@@ -131,9 +128,7 @@ async def transform(_ctx: Context, params: Json) -> Outcome:
     return Outcome.ok({} if params is None else params)
 
 
-def _pure(
-    name: str, call: Any, params: type[Params] | None, raw: frozenset[str] = frozenset()
-) -> HandlerSpec:
+def _pure(name: str, call: Any, params: type[Params] | None, raw: frozenset[str] = frozenset()) -> HandlerSpec:
     return HandlerSpec(
         name,
         call,
