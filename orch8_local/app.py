@@ -74,14 +74,17 @@ async def _connected(settings: Settings, need: Need, world: World, say: Say) -> 
     if need is Need.CHANGE:
         must_exist(settings)
     for _ in range(20):
-        if need is not Need.OWN and find_owner(settings) is not None:
-            return await _attach(settings, world, take_over=_taking_over(settings, world, say))
         try:
+            if need is not Need.OWN and find_owner(settings) is not None:
+                return await _attach(settings, world, take_over=_taking_over(settings, world, say))
             return await open_own(settings, world=world, has_handlers=need is not Need.CHANGE)
         except OwnedElsewhere:
             if need is Need.OWN:
                 raise
-        await asyncio.sleep(0.05)  # an owner that is just coming or going
+        except NotFound:
+            if find_owner(settings) is None:
+                raise
+        await asyncio.sleep(0.05)  # an owner that is just coming or going, or making the database
     return await open_own(settings, world=world, has_handlers=need is not Need.CHANGE)
 
 

@@ -8,6 +8,7 @@ in one read transaction, and read back before it gets its name.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 
 from orch8_local.errors import AlreadyExists, Corrupt, DiskFull, NotFound, ReadOnly, StoreError
 from orch8_local.store import filesystem, migrate
-from orch8_local.store.database import check_header_bytes
+from orch8_local.store.database import check_header_bytes, unfinished
 from orch8_local.store.events import SQL_CHAIN, first_broken_link
 
 Json = Any
@@ -97,7 +98,7 @@ class BackupReport:
 def database_info(path: Path) -> DatabaseInfo:
     """The facts of a database. NotFound, Corrupt, SchemaNewer, Unsuitable as for opening it."""
     with _reading(path) as connection:
-        row = connection.execute(SQL_META).fetchone()
+        row = connection.execute(SQL_META).fetchone() or ("", 0, 0, 0)
         log = path.with_name(path.name + "-wal")
         return DatabaseInfo(
             path=path,
@@ -119,8 +120,8 @@ def check_database(path: Path) -> CheckReport:
     try:
         with _reading(path) as connection:
             return _check(connection)
-    except sqlite3.DatabaseError as error:
-        return CheckReport((f"SQLite cannot read it: {error}",))
+    except Corrupt as error:
+        return CheckReport((error.message,))
 
 
 def _check(connection: sqlite3.Connection) -> CheckReport:
@@ -187,15 +188,14 @@ class _NoCrash:
 def backup_database(path: Path, target: Path) -> BackupReport:
     """A consistent copy at `target`, which must not exist; it appears there whole or not at all."""
     if target.exists() or target.is_symlink():
-        raise AlreadyExists(f"{target} is there already", hint="choose another name; a backup never overwrites")
+        raise _is_there(target)
     partial = target.with_name(target.name + ".partial")
     try:
-        filesystem.make_folder(target.parent)
-        partial.unlink(missing_ok=True)
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with _reading(path) as source, contextlib.closing(sqlite3.connect(partial)) as copy:
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
+        with _reading(path) as source:
+            filesystem.make_folder(target.parent)
+            partial.unlink(missing_ok=True)
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            _copy(source, partial, path, target)
         report = check_database(partial)
         if report.problems:
             raise Corrupt(
@@ -203,12 +203,13 @@ def backup_database(path: Path, target: Path) -> BackupReport:
                 hint="`orch8-local db check` looks at the original",
             )
         _sync(partial)
-        os.link(partial, target)
-        partial.unlink()
+        _name(partial, target)
         filesystem.sync_folder(target.parent)
-    except sqlite3.Error as error:
-        raise _failed(error, path, target) from error
+    except FileExistsError as error:
+        raise _is_there(target) from error
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_room(target) from error
         raise ReadOnly(f"{target} cannot be written: {error.strerror}", hint="choose another place") from error
     finally:
         with contextlib.suppress(OSError):
@@ -216,10 +217,37 @@ def backup_database(path: Path, target: Path) -> BackupReport:
     return BackupReport(target, target.stat().st_size, report.figures.get("events", 0))
 
 
-def _failed(error: sqlite3.Error, path: Path, target: Path) -> StoreError:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-        return DiskFull(f"there is no room for {target}", hint="free some space or choose another disk")
-    return StoreError(f"{path} could not be copied: {error}", hint="`orch8-local db check` says more")
+def _copy(source: sqlite3.Connection, partial: Path, path: Path, target: Path) -> None:
+    try:
+        with contextlib.closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise _no_room(target) from error
+        raise StoreError(f"{path} could not be copied: {error}", hint="`orch8-local db check` says more") from error
+
+
+def _name(partial: Path, target: Path) -> None:
+    """Give the copy its name without ever replacing another file."""
+    try:
+        os.link(partial, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        if target.exists():  # a file system without hard links, such as that of a USB stick
+            raise FileExistsError(errno.EEXIST, "is there already") from error
+        partial.rename(target)
+    else:
+        partial.unlink()
+
+
+def _is_there(target: Path) -> AlreadyExists:
+    return AlreadyExists(f"{target} is there already", hint="choose another name; a backup never overwrites")
+
+
+def _no_room(target: Path) -> DiskFull:
+    return DiskFull(f"there is no room for {target}", hint="free some space or choose another disk")
 
 
 def _sync(path: Path) -> None:
@@ -233,15 +261,27 @@ def _sync(path: Path) -> None:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot write, on a file that is ours to read."""
-    if not path.exists():
-        raise NotFound(f"there is no database {path}", hint="`orch8-local run hello` makes one")
-    with path.open("rb") as file:
-        check_header_bytes(path, file.read(100), migrate.steps())
+    path = Path(os.path.realpath(path))
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise NotFound(f"there is no database {path}", hint="`orch8-local run hello` makes one") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}", hint="look at its permissions") from error
+    if not header:
+        raise unfinished(path)
+    check_header_bytes(path, header, migrate.steps())
     is_in_use = path.with_name(path.name + "-wal").exists()
     mode = "mode=ro" if is_in_use or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
     try:
-        connection.execute("PRAGMA query_only = ON")
-        yield connection
-    finally:
-        connection.close()
+        connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, isolation_level=None)
+        with contextlib.closing(connection):
+            connection.execute("PRAGMA query_only = ON")
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                raise unfinished(path)
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise Corrupt(
+            f"SQLite cannot read {path}: {error}", hint="`orch8-local db check` says more; keep the file as it is"
+        ) from error

@@ -31,6 +31,7 @@ MAGIC = b"SQLite format 3\x00"
 SQL_META = "SELECT is_clean FROM ledger_meta WHERE id = 1"
 SQL_NEW_META = "INSERT INTO ledger_meta (id, db_id, created_at_us) VALUES (1, ?, ?)"
 SQL_BOOT = "UPDATE ledger_meta SET is_clean = 0, last_boot_id = ? WHERE id = 1"
+SQL_ANYTHING = "SELECT 1 FROM sqlite_schema LIMIT 1"
 SQL_CLEAN = "UPDATE ledger_meta SET is_clean = 1 WHERE id = 1"
 
 SETTINGS: Sequence[tuple[str, str, object]] = (
@@ -156,6 +157,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, path: Path, known: Sequence[Step], crash: object) -> None:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == 0 and connection.execute(SQL_ANYTHING).fetchone() is not None:
+        raise _foreign(path)  # what is in its log does not show in the header
     if 0 < version < migrate.newest(known):
         copy = path.with_name(f"{path.name}.before-v{migrate.newest(known)}")
         with sqlite3.connect(copy) as target:
@@ -209,24 +212,46 @@ def check_header_bytes(path: Path, header: bytes, known: Sequence[Step]) -> None
         raise _corrupt(path, "it does not begin like an SQLite database")
     version = int.from_bytes(header[60:64], "big")
     application = int.from_bytes(header[68:72], "big")
+    n_pages = int.from_bytes(header[28:32], "big")
     if version > migrate.newest(known):
         raise SchemaNewer(
             f"{path} has schema {version}; this program knows schemas up to {migrate.newest(known)}",
             hint="use the newer program, or restore a backup made by this one",
             details={"found": version, "supported": migrate.newest(known)},
         )
-    if application != APPLICATION_ID and version > 0:
-        raise Unsuitable(f"{path} is a database of another program", hint="choose another path with --db")
+    if application != APPLICATION_ID and (version > 0 or n_pages > 1):
+        raise _foreign(path)  # one page without a version is one of ours whose making was cut off
+
+
+def _foreign(path: Path) -> Unsuitable:
+    return Unsuitable(f"{path} is a database of another program", hint="choose another path with --db")
 
 
 async def open_readonly_views(path: Path) -> SqlViews:
-    """Read a database without owning it. NotFound, SchemaNewer, Corrupt, Unsuitable as for `open`."""
+    """Read a database without owning it. NotFound, SchemaNewer, Corrupt, Unsuitable as for `open`.
+
+    A file whose making was cut off, or is under way, holds nothing yet: NotFound too.
+    """
     real = Path(os.path.realpath(path))
     if not real.exists():
         raise NotFound(f"there is no database {path}", hint="`orch8-local run hello` makes one")
     if lease.read_owner(real) is None:
         await asyncio.to_thread(_check_header, real, migrate.steps())
-    return await SqlViews.open(real, is_immutable=_must_be_immutable(real))
+    views = await SqlViews.open(real, is_immutable=_must_be_immutable(real))
+    try:
+        if await views.schema() == 0:
+            raise unfinished(path)
+    except BaseException:
+        await views.close()
+        raise
+    return views
+
+
+def unfinished(path: Path) -> NotFound:
+    """The error for a file that has no tables yet."""
+    return NotFound(
+        f"there is no database in {path} yet: making it was cut off", hint="`orch8-local run hello` makes it anew"
+    )
 
 
 def _must_be_immutable(path: Path) -> bool:

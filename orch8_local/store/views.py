@@ -81,6 +81,10 @@ class SqlViews:
         """Close the connection and end its thread."""
         await self._connection.close()
 
+    async def schema(self) -> int:
+        """The number of the schema; 0 for a file without tables."""
+        return int((await self._all("PRAGMA user_version"))[0][0])
+
     async def _all(self, sql: LiteralString, params: Sequence[Any] = ()) -> list[Row]:
         try:
             rows = await self._connection.execute_fetchall(sql, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -11,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from orch8_local.errors import AlreadyExists, Corrupt, NotFound, OwnedElsewhere, SchemaNewer, StoreError, Unsuitable
+from orch8_local.errors import (
+    AlreadyExists,
+    Corrupt,
+    DiskFull,
+    NotFound,
+    OwnedElsewhere,
+    SchemaNewer,
+    StoreError,
+    Unsuitable,
+)
 from orch8_local.store import filesystem
 from orch8_local.store.check import backup_database, check_database, database_info
 from orch8_local.store.database import Database, open_readonly_views
@@ -91,15 +101,72 @@ async def test_a_file_that_is_no_ledger_is_refused_and_its_bytes_stay(tmp_path: 
     with pytest.raises(Corrupt, match="does not begin like"):
         await Database.open(path, real_world())
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+async def test_the_database_of_another_program_is_refused_and_its_bytes_stay(
+    tmp_path: Path, version: int, mode: str
+) -> None:
+    """Whatever its version and journal: no table of ours is made in it, and no command looks into it."""
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
         connection.execute("CREATE TABLE mine (x)")
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     before = other.read_bytes()
     with pytest.raises(Unsuitable, match="another program"):
         await Database.open(other, real_world())
+    with pytest.raises(Unsuitable, match="another program"):
+        await open_readonly_views(other)
+    with pytest.raises(Unsuitable, match="another program"):
+        backup_database(other, tmp_path / "copy")
     assert other.read_bytes() == before
+    assert not (tmp_path / "copy").exists()
+
+
+async def test_what_another_program_has_in_its_log_is_its_own(tmp_path: Path) -> None:
+    """A database whose tables are still in the log of its program is refused all the same."""
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other, isolation_level=None) as theirs:
+        theirs.execute("PRAGMA journal_mode = WAL")
+        theirs.execute("CREATE TABLE mine (x)")
+        with pytest.raises(StoreError):
+            await Database.open(other, real_world())
+        assert theirs.execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
+    theirs.close()
+
+
+@pytest.mark.parametrize("n_bytes", [0, 4096])
+async def test_a_database_whose_making_was_cut_off_is_none_yet(tmp_path: Path, n_bytes: int) -> None:
+    """Readers find nothing there, and the next start makes it whole."""
+    path = tmp_path / "db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    with path.open("r+b") as file:
+        file.truncate(n_bytes)
+    path.chmod(0o600)
+    with pytest.raises(NotFound, match="cut off"):
+        await open_readonly_views(path)
+    with pytest.raises(NotFound, match="cut off"):
+        database_info(path)
+    await (await Database.open(path, real_world())).close()
+    assert database_info(path).schema > 0
+
+
+async def test_half_a_database_is_named_as_damaged(tmp_path: Path) -> None:
+    """A file that ends too early is damage, found by every look at it."""
+    path = await filled(tmp_path / "db")
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    assert check_database(path).problems
+    with pytest.raises(Corrupt, match=str(path)):
+        database_info(path)
+    with pytest.raises(StoreError):
+        backup_database(path, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 async def test_a_torn_database_is_found_by_the_check_and_by_the_next_start(tmp_path: Path) -> None:
@@ -209,3 +276,30 @@ async def test_a_backup_is_whole_while_the_owner_works(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         backup_database(tmp_path / "nothing", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+async def test_a_backup_is_named_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system without hard links the copy gets its name too, and still replaces nothing."""
+    path = await filled(tmp_path / "db")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert backup_database(path, tmp_path / "copy").n_events > 0
+    assert check_database(tmp_path / "copy").problems == ()
+    with pytest.raises(AlreadyExists):
+        backup_database(path, tmp_path / "copy")
+
+
+async def test_a_backup_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room is its own error, and nothing half done stays behind."""
+    path = await filled(tmp_path / "db")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(DiskFull, match="copy"):
+        backup_database(path, tmp_path / "copy")
+    assert sorted(entry.name for entry in tmp_path.iterdir() if "copy" in entry.name) == []
