@@ -7,6 +7,7 @@ stopping at the first file; every file is read, and the exit status says whether
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,11 @@ import click
 from orch8_local.cli.asking import changing, submit
 from orch8_local.cli.completion import complete_handlers, complete_sequences
 from orch8_local.cli.invocation import Group, Invocation, common_options
-from orch8_local.errors import InputError
+from orch8_local.errors import NotFound, Orch8Error, Problem
 
 if TYPE_CHECKING:
     from orch8_local.cli.catalogue import Entry
     from orch8_local.engine.api import EngineApi, SequenceRow
-    from orch8_local.errors import Problem
     from orch8_local.handlers.base import HandlerSpec
     from orch8_local.settings import Settings
 
@@ -46,23 +46,26 @@ def validate(invocation: Invocation, files: tuple[str, ...]) -> int:
     settings = invocation.settings()
     handlers = _params_by_handler(settings)
     results: list[Json] = []
-    has_errors = False
+    statuses: set[int] = set()
     for given in files:
-        text, source = _document(settings, given)
-        found = inspect(text, handlers=handlers, external_handlers=settings.external_handlers)
-        has_errors |= found.has_errors
-        results.append(
-            {
-                "file": source,
-                "valid": not found.has_errors,
-                "problems": [problem.as_dict() for problem in found.problems],
-            }
-        )
+        try:
+            text, source = _document(settings, given)
+        except Orch8Error as error:
+            if len(files) == 1:
+                raise
+            statuses.add(error.exit_status)
+            problems: tuple[Problem, ...] = (Problem("file.unreadable", error.message, suggestion=error.hint),)
+            source, is_valid = given, False
+        else:
+            found = inspect(text, handlers=handlers, external_handlers=settings.external_handlers)
+            problems, is_valid = found.problems, not found.has_errors
+            statuses.add(0 if is_valid else INVALID_STATUS)
+        results.append({"file": source, "valid": is_valid, "problems": [problem.as_dict() for problem in problems]})
         if not invocation.is_json:
-            _show_problems(invocation, source, found.problems, is_valid=not found.has_errors)
+            _show_problems(invocation, source, problems, is_valid=is_valid)
     if invocation.is_json:
         invocation.write_json(results)
-    return INVALID_STATUS if has_errors else 0
+    return INVALID_STATUS if INVALID_STATUS in statuses else max(statuses)
 
 
 def _params_by_handler(settings: Settings) -> Mapping[str, Any]:
@@ -74,19 +77,15 @@ def _params_by_handler(settings: Settings) -> Mapping[str, Any]:
 
 def _document(settings: Settings, given: str) -> tuple[bytes | str, str]:
     """(the document's bytes or text, how messages call it)."""
-    if given == "-":
-        import sys
+    from orch8_local.cli.catalogue import read_bytes
+    from orch8_local.cli.source import find_source
 
+    if given == "-":
         return sys.stdin.buffer.read(), "standard input"
     path = Path(given)
     if path.is_file():
-        try:
-            return path.read_bytes(), given
-        except OSError as error:
-            raise InputError(f"{given} cannot be read: {error.strerror}") from error
-    from orch8_local.cli.source import file_source, named_source
-
-    source = file_source(given) or asyncio.run(named_source(settings, given, None))
+        return read_bytes(path), given
+    source = asyncio.run(find_source(settings, given))
     return source.text, source.name
 
 
@@ -137,7 +136,7 @@ def list_sequences(invocation: Invocation) -> None:
     from orch8_local.cli.screen import Cell, show_table
 
     settings = invocation.settings()
-    entries, rows = available(settings), _stored(settings)
+    entries, rows = available(settings), stored_sequences(settings)
     listed = [_entry_json(entry) for entry in entries]
     listed += [_row_json(row) for row in rows if not row.source.startswith("bundled:")]
     if invocation.is_json:
@@ -186,18 +185,18 @@ def _row_json(row: SequenceRow) -> dict[str, Json]:
     }
 
 
-def _stored(settings: Settings) -> list[SequenceRow]:
+def stored_sequences(settings: Settings) -> list[SequenceRow]:
     """The revisions in the database; none if there is no database yet."""
-    if not settings.database.exists():
-        return []
+    from orch8_local.app import Need, connect
 
     async def look() -> list[SequenceRow]:
-        from orch8_local.app import Need, connect
-
         async with connect(settings, need=Need.READ) as api:
             return await api.views.sequences()
 
-    return asyncio.run(look())
+    try:
+        return asyncio.run(look())
+    except NotFound:
+        return []
 
 
 @sequences.command("show")
@@ -205,28 +204,15 @@ def _stored(settings: Settings) -> list[SequenceRow]:
 @common_options
 def show_sequence(invocation: Invocation, sequence: str) -> None:
     """Show one sequence: with --json its document, else what it takes and what it does."""
+    from orch8_local.cli.source import find_source
     from orch8_local.sequence.document import parse
 
-    settings = invocation.settings()
-
-    async def find() -> tuple[str, str]:
-        from orch8_local.app import Need, connect
-        from orch8_local.cli.source import file_source, named_source
-
-        found = file_source(sequence)
-        if found is None and settings.database.exists():
-            async with connect(settings, need=Need.READ) as api:
-                found = await named_source(settings, sequence, api.views)
-        elif found is None:
-            found = await named_source(settings, sequence, None)
-        return found.text, found.name
-
-    text, source = asyncio.run(find())
-    definition = parse(text, source=source).definition
+    found = asyncio.run(find_source(invocation.settings(), sequence))
+    definition = parse(found.text, source=found.name).definition
     if invocation.is_json:
         invocation.write_json(definition.to_json())
         return
-    _show_definition(invocation, definition, source)
+    _show_definition(invocation, definition, found.name)
 
 
 def _show_definition(invocation: Invocation, definition: Any, source: str) -> None:
@@ -274,19 +260,25 @@ def add(invocation: Invocation, files: tuple[str, ...], strict: bool, by: str | 
     for given in files:
         text, source = _document(settings, given)
         parse(text, source=source, handlers=handlers, external_handlers=settings.external_handlers)
-        documents.append((text if isinstance(text, str) else text.decode(), source))
+        origin = str(Path(given).absolute()) if Path(given).is_file() else source
+        documents.append((text if isinstance(text, str) else text.decode(), origin))
 
     async def change(api: EngineApi, _: Settings) -> int:
         results = []
         for text, source in documents:
-            arguments = {"document": text, "source": source, "strict": strict}
-            results.append({**await submit(api, "add_sequence", arguments, by), "source": source})
+            arguments = {
+                "document": text,
+                "source": source,
+                "strict": strict,
+                "external_handlers": list(settings.external_handlers),
+            }
+            result = {**await submit(api, "add_sequence", arguments, by), "source": source}
+            results.append(result)
+            if not invocation.is_json:
+                what = "added" if result["is_new"] else "is there already"
+                invocation.write(f"{result['name']} v{result['version']} {result['sha256'][:6]} {what}")
         if invocation.is_json:
             invocation.write_json(results)
-            return 0
-        for result in results:
-            what = "added" if result["is_new"] else "is there already"
-            invocation.write(f"{result['name']} v{result['version']} {result['sha256'][:6]} {what}")
         return 0
 
     return asyncio.run(changing(invocation, change, may_make=True))

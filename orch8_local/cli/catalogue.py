@@ -15,6 +15,7 @@ from orch8_local.errors import InputError
 from orch8_local.sequence.bundled import bundled_names, bundled_source, bundled_text
 from orch8_local.settings import Settings
 
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 PROJECT = "project"
 BUNDLED = "bundled"
 
@@ -56,11 +57,23 @@ def bundled_entries() -> list[Entry]:
 def read_document(path: Path) -> str:
     """The text of a document file; InputError names the file and what is wrong."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start})", hint="save it as UTF-8") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """A document file as it is, for what reports its faults itself; InputError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder", hint="name its files") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise InputError(f"{path} is longer than {MAX_DOCUMENT_BYTES // 1024 // 1024} MiB: that is no sequence")
+    return content
 
 
 def _entry(path: Path) -> Entry:

@@ -151,7 +151,9 @@ def init(invocation: Invocation, folder: Path) -> None:
     """Make a project folder: settings, a sequence, a handler. Nothing is overwritten."""
     made = make_project(folder)
     if invocation.is_json:
-        invocation.write_json({"folder": str(folder.absolute()), "files": [str(path) for path in made]})
+        root = folder.resolve()
+        files = [str(root / path.relative_to(folder)) for path in made]
+        invocation.write_json({"folder": str(root), "files": files})
         return
     for path in made:
         invocation.write(f"made {path}")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from orch8_local.cli.live import Display
     from orch8_local.cli.printer import Printer
     from orch8_local.cli.signals import Stop
-    from orch8_local.cli.source import Source
     from orch8_local.engine.api import Command, EngineApi
     from orch8_local.engine.engine import Engine
     from orch8_local.settings import Settings
@@ -70,6 +69,7 @@ def run(invocation: Invocation, sequence: str, **options: Any) -> int:
 async def _run(invocation: Invocation, sequence: str, options: Mapping[str, Any]) -> int:
     from orch8_local.app import Need, connect
     from orch8_local.cli.follow import Wait
+    from orch8_local.cli.source import find_source
     from orch8_local.engine.api import Command
     from orch8_local.sequence.document import parse
     from orch8_local.world import real_world
@@ -97,20 +97,6 @@ async def _run(invocation: Invocation, sequence: str, options: Mapping[str, Any]
             return await _detach(invocation, settings, api, command)
         wait = Wait(timeout_s=options["timeout_s"], is_patient=not options["no_wait"])
         return await _start_and_follow(invocation, settings, api, command, wait, world=world)
-
-
-async def find_source(settings: Settings, sequence: str) -> Source:
-    """The document that a name or path means; reads the database only for a name, and only if it is there."""
-    from orch8_local.app import Need, connect
-    from orch8_local.cli.source import file_source, named_source
-
-    found = file_source(sequence)
-    if found is not None:
-        return found
-    if not settings.database.exists():
-        return await named_source(settings, sequence, None)
-    async with connect(settings, need=Need.READ) as api:
-        return await named_source(settings, sequence, api.views)
 
 
 def _input(options: Mapping[str, Any]) -> tuple[Json, Json]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from orch8_local.errors import InputError, NotFound
 from orch8_local.settings import Settings
 
 BUNDLED_SOURCE = "bundled:"
+SHOW_NAMES = "`orch8-local sequences list` shows all that have a name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,29 @@ class Source:
     name: str
 
 
+async def find_source(settings: Settings, given: str) -> Source:
+    """The document that a path or a name means; the database is asked for a name only, and if it is there."""
+    from orch8_local.app import Need, connect
+
+    found = file_source(given)
+    if found is not None:
+        return found
+    async with AsyncExitStack() as stack:
+        try:
+            api = await stack.enter_async_context(connect(settings, need=Need.READ))
+        except NotFound:  # no database yet
+            return await named_source(settings, given, None)
+        return await named_source(settings, given, api.views)
+
+
 def file_source(given: str) -> Source | None:
     """The file that is meant, or None if the text is a name. NotFound if a path leads nowhere."""
     path = Path(given)
-    if os.sep not in given and not given.endswith(".json") and not path.is_file():
+    if os.sep not in given and not given.endswith(".json") and given not in (".", "..") and not path.is_file():
         return None
     if not path.exists():
         near = difflib.get_close_matches(path.name, _names_beside(path), n=1)
-        way_out = f"did you mean {path.with_name(near[0])}?" if near else "`sequences list` shows what has a name"
+        way_out = f"did you mean {path.with_name(near[0])}?" if near else SHOW_NAMES
         raise NotFound(f"there is no file {given}", hint=way_out)
     return Source(read_document(path), given)
 
@@ -96,7 +113,10 @@ async def _no_such(settings: Settings, given: str, name: str, version: int | Non
         return NotFound(f"{name} has no version {version}", hint=f"there is {', '.join(map(str, versions))}")
     known = sorted({*(entry.name for entry in available(settings)), *(row.name for row in stored)})
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "`orch8-local sequences list` shows all"
+    if Path(given).is_dir():
+        hint = f"{given} is a folder: name its files"
+    else:
+        hint = f"did you mean {near[0]!r}?" if near else SHOW_NAMES
     return NotFound(f"there is no sequence {given!r}, and no file of that name", hint=hint)
 
 

@@ -211,6 +211,7 @@ def _add_sequence(arguments: Mapping[str, Json], shared: Shared) -> Apply:
         str(arguments["document"]),
         source=str(arguments.get("source") or "document"),
         handlers={spec.name: spec.params for spec in shared.registry.specs()},
+        external_handlers=arguments.get("external_handlers") or (),
     ).definition
 
     def apply(tx: Tx) -> Result:
