@@ -118,6 +118,11 @@ def clock_text(at_us: int, *, now_us: int | None = None) -> str:
     return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
+def local_zone(at_us: int) -> str:
+    """The zone of this machine's local times: `CET (+0100)`."""
+    return datetime.fromtimestamp(at_us / 1e6).astimezone().strftime("%Z (%z)")
+
+
 def count_text(n: int, singular: str, plural: str | None = None) -> str:
     """`1 run`, `2 runs`."""
     return f"{n} {singular if n == 1 else plural or singular + 's'}"
