@@ -329,3 +329,30 @@ async def test_a_stop_during_the_mark_gives_the_run_back(tmp_path: Path, monkeyp
         assert await states(engine, instance_id) == ["abandoned", "committed"]
     assert len(outside.done) == 1
     assert len(set(outside.keys)) == 1
+
+
+async def test_a_claim_under_way_at_a_drain_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was just taken up when the engine stops is scheduled again, not `running` with nobody there."""
+    outside = Outside("ok")
+    has_claimed, go_on = asyncio.Event(), asyncio.Event()
+    async with engine_on(tmp_path / "db", outside) as engine:
+        writer = engine._shared.writer
+        real = writer.transact
+
+        async def transact(fn: Any, *, name: str) -> Any:
+            result = await real(fn, name=name)
+            if name == Transaction.CLAIM and result[0]:
+                has_claimed.set()
+                await go_on.wait()
+            return result
+
+        monkeypatch.setattr(writer, "transact", transact)
+        instance_id = await start(engine, document(step("a")))
+        await has_claimed.wait()
+        draining = asyncio.ensure_future(engine.drain(0))
+        await asyncio.sleep(0)
+        go_on.set()
+        await draining
+        assert await state_of(engine, instance_id) == "scheduled"
+    assert outside.n_calls == 0
+    assert check(tmp_path / "db", phase=Phase.CLOSED) == []
