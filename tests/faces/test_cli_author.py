@@ -117,3 +117,122 @@ def test_init_lists_its_files_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     status, value = call_json(capsys, "init", tmp_path)
     assert status == 0
     assert value == {"folder": str(tmp_path), "files": [str(tmp_path / name) for name in FILES]}
+
+
+# --- validate ------------------------------------------------------------------------------------------------
+
+
+def test_validate_looks_at_every_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is not there, or is a folder, hides no problem of the next one; each gets its verdict."""
+    (project / "bad.json").write_text('{"name": "x", "blocks": []}')
+    status, value = call_json(capsys, "validate", "nope.json", "sequences", "bad.json", "sequences/hello.json")
+    assert status == 2
+    assert [(one["file"], one["valid"]) for one in value] == [
+        ("nope.json", False),
+        ("sequences", False),
+        ("bad.json", False),
+        ("sequences/hello.json", True),
+    ]
+    assert [one["problems"][0]["code"] for one in value[:2]] == ["file.unreadable"] * 2
+    assert call(capsys, "validate", "nope.json", "hello")[0] == 6
+
+
+def test_validate_of_what_is_not_there_is_not_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One file alone that is not there is status 6, and the nearest name beside it is offered."""
+    status, out, err = call(capsys, "validate", "sequences/helo.json")
+    assert (status, out) == (6, "")
+    assert "did you mean sequences/hello.json?" in err
+
+
+def test_validate_reads_a_stream_that_never_ends_only_so_far(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """More than 16 MiB is no sequence: the limit is named, and the memory stays small."""
+    status, _, err = call(capsys, "validate", "/dev/zero")
+    assert status == 2
+    assert "16 MiB" in err
+
+
+def test_validate_shows_text_that_is_safe_to_show(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters of a document reach no terminal: they are shown as escapes."""
+    (project / "bad.json").write_text('{"name": "x", "blocks": [{"type": "\\u001b[31mred", "id": "a"}]}')
+    status, out, err = call(capsys, "validate", "bad.json")
+    assert status == 2
+    assert "\x1b" not in out + err
+    assert "red" in out
+
+
+@pytest.mark.parametrize("words", [["validate", "hello"], ["sequences", "show", "hello"], ["handlers", "list"]])
+def test_looking_makes_no_database(project: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """What an author asks before the first run leaves no file behind."""
+    assert call(capsys, *words)[0] == 0
+    assert not (project / ".orch8").exists()
+
+
+# --- sequences -----------------------------------------------------------------------------------------------
+
+
+def test_add_checks_all_files_before_the_first_is_stored(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One bad file among several: its place is named, and nothing is stored, not even a database is made."""
+    (project / "bad.json").write_text('{"name": "x", "blocks": [{"type": "step", "id": "a", "handler": "lgo"}]}')
+    status, out, err = call(capsys, "sequences", "add", "sequences/hello.json", "bad.json")
+    assert (status, out) == (2, "")
+    assert "bad.json:1:" in err
+    assert "did you mean 'log'?" in err
+    assert not (project / ".orch8").exists()
+
+
+def test_a_handler_of_somebody_else_is_accepted_if_the_settings_name_it(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`external_handlers` lets a document pass that calls what nobody here provides."""
+    (project / "far.json").write_text('{"name": "far", "blocks": [{"type": "step", "id": "a", "handler": "afar"}]}')
+    assert call(capsys, "sequences", "add", "far.json")[0] == 2
+    monkeypatch.setenv("ORCH8_LOCAL_EXTERNAL_HANDLERS", "afar")
+    assert call(capsys, "sequences", "add", "far.json")[0] == 0
+    status, value = call_json(capsys, "sequences", "show", "far")
+    assert (status, value["name"]) == (0, "far")
+
+
+def test_a_broken_file_hides_no_other_sequence(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`sequences list` has what can be read, and names what cannot under the name of its file."""
+    (project / "sequences" / "broken.json").write_bytes(b"\xff\xfe")
+    status, value = call_json(capsys, "sequences", "list")
+    assert status == 0
+    listed = {(one["name"], one["origin"]): one["problem"] for one in value}
+    assert listed["hello", "project"] is None
+    assert "UTF-8" in listed["broken", "project"]
+    assert ("charge-demo", "bundled") in listed
+
+
+def test_the_projects_own_sequence_comes_before_a_bundled_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name means the project's file first; a version that is not there names those that are."""
+    status, out, _ = call(capsys, "sequences", "show", "hello")
+    assert status == 0
+    assert str(project / "sequences" / "hello.json") in out
+    status, _, err = call(capsys, "sequences", "show", "hello@7")
+    assert status == 6
+    assert "there is 1" in err
+    assert call(capsys, "sequences", "show", "hello@x")[0] == 2
+
+
+# --- handlers ------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_shows_what_it_takes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`handlers show` has params with type, default and meaning, and what happens if an outcome is unclear."""
+    status, out, _ = call(capsys, "handlers", "show", "append_note")
+    assert status == 0
+    assert "the run stops until somebody finds out" in out
+    assert "The file that gets the line" in out
+    status, value = call_json(capsys, "handlers", "show", "append_note")
+    assert value["kind"] == "storage"
+    assert value["mode"] == "at_most_once"
+    assert set(value["params"]["required"]) == {"path", "text"}
+
+
+def test_a_handler_that_is_not_there_names_the_nearest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt handler is status 6 with the one that was meant."""
+    status, _, err = call(capsys, "handlers", "show", "count_word")
+    assert status == 6
+    assert "count_words" in err
