@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -169,6 +170,32 @@ def test_files_and_functions_stay_readable() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_files_of_tests_and_tools_stay_readable_too() -> None:
+    """What proves the program is read as often as the program: no file of it is longer than 600 lines."""
+    folders = [ROOT / "tests", ROOT / "benchmarks"]
+    files = [*(path for folder in folders for path in python_files(folder)), *sorted((ROOT / "scripts").iterdir())]
+    long = [path for path in files if path.is_file() and len(path.read_text("utf-8").splitlines()) > MAX_FILE_LINES]
+    assert not long, long
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Every library that the package imports is a dependency of its own, not one that another brings along."""
+    declared = {
+        re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("-", "_")
+        for requirement in tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    }
+    imported = {
+        name.split(".")[0]
+        for path in python_files(PACKAGE)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    third_party = {name for name in imported if name not in sys.stdlib_module_names and name != "orch8_local"}
+    assert third_party - declared == set()
+    assert declared - third_party == {"sniffio", "tzdata"}  # each says in docs/dependencies.md who needs it
+
+
 def test_every_file_is_named_after_what_it_owns() -> None:
     """A module is a noun that owns something, and its docstring says what."""
     wrong = [p for p in python_files(ROOT / "orch8_local") if p.stem in FORBIDDEN_FILE_NAMES]
@@ -292,6 +319,25 @@ def test_no_test_waits_for_time() -> None:
         for path in python_files(ROOT / "tests")
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_knows_where_or_by_what_it_was_written() -> None:
+    """No path of somebody's machine, no name of a writing aid, no talk of how the work went."""
+    folders = ["orch8_local", "tests", "benchmarks", "docs", "scripts", "sequences", ".ci"]
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [path for path in ROOT.iterdir() if path.suffix in {".md", ".toml"}]
+    aids = "|".join(["cla" + "ude", "anth" + "ropic", "chat" + "gpt", "copi" + "lot"])
+    marks = re.compile(
+        rf"(?<![\w.])/(?:work|root|home|Users)/\w|\b(?:{aids}|as an a{'i'}|the bri{'ef'}|my ta{'sk'})\b", re.IGNORECASE
+    )
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {found[0]}"
+        for path in files
+        if path.suffix != ".pyc"
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if (found := marks.search(line))
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -15,7 +18,11 @@ import click
 import pytest
 
 from orch8_local import __version__, errors
-from orch8_local.cli.main import COMMANDS, cli
+from orch8_local.blocks import every
+from orch8_local.blocks.base import built_types
+from orch8_local.cli.main import COMMANDS, cli, run
+from orch8_local.cli.project import make_project
+from orch8_local.engine import built
 
 ROOT = Path(__file__).parent.parent
 
@@ -117,3 +124,87 @@ def test_the_readme_holds_the_command_that_ci_runs() -> None:
     found = re.search(r"<!-- the test command -->\n```sh\n([^\n]+)\n```\n", text)
     assert found is not None
     assert "scripts/test" in found[1]
+
+
+# --- what the README says is tried --------------------------------------------------------------------------
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """The words of every call of this program in a page's shell blocks and in its inline code."""
+    lines = [line for block in blocks_of(page, "sh") for line in block.splitlines()]
+    lines += re.findall(r"`(orch8-local [^`]+)`", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
+    found = []
+    for line in lines:
+        for part in re.split(r"&&|\|\|?", line):
+            _, program, rest = part.partition("orch8-local ")
+            if program and "{" not in part.partition("orch8-local")[0]:
+                found.append(shlex.split(rest.replace("$(date +%F)", "2027-01-01")))
+    return [words for words in found if words[0] != "…"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guarantees.md", "docs/architecture.md", "docs/differences.md"])
+def test_every_command_that_a_page_tells_to_type_exists(page: str) -> None:
+    """Commands, verbs and options in the pages are those of the program, spelled as it takes them."""
+    assert page != "README.md" or commands_of(read(page))
+    for words in commands_of(read(page)):
+        command: click.Command = cli
+        rest = list(words)
+        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+            child = command.get_command(click.Context(command), rest[0])
+            assert child is not None, f"{page}: orch8-local {' '.join(words)}"
+            command, rest = child, rest[1:]
+        known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+        wrong = [word for word in rest if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
+        assert not wrong, f"{page}: {' '.join(words)}"
+
+
+def test_the_readme_names_at_least_every_group_of_commands() -> None:
+    """A reader of the README has met what there is to type."""
+    page = read("README.md")
+    missing = [name for name in COMMANDS if not re.search(rf"orch8-local {name}|`{name}`", page) and name != "version"]
+    assert not missing, missing
+
+
+def test_the_sequence_and_the_handler_of_the_readme_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a project fresh from `init`, the README's document is valid and its handler loads."""
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (document,) = blocks_of(read("README.md"), "json")
+    (tmp_path / "sequences" / "charge-order.json").write_text(document)
+    handler = next(block for block in blocks_of(read("README.md"), "python") if '@handler("print_label"' in block)
+    (tmp_path / "handlers" / "label.py").write_text(handler)
+    assert run(["validate", "charge-order", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["problems"] == []
+    assert run(["handlers", "show", "print_label"]) == 0
+
+
+def test_the_program_of_the_readme_prints_what_its_comment_says(tmp_path: Path) -> None:
+    """The Python example runs as it stands."""
+    program = next(block for block in blocks_of(read("README.md"), "python") if "asyncio.run" in block)
+    (said,) = re.findall(r"print\(.*\)  # (.*)", program)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
+
+
+def test_what_is_not_built_is_listed() -> None:
+    """docs/differences.md names every part that a start refuses, by its name in the document."""
+    page = read("docs/differences.md").partition("## Not built yet")[2]
+    parts = [*built.STEP_FIELDS, *built.DOCUMENT_FIELDS, *(f"effect.{name}" for name in built.EFFECT_FIELDS)]
+    missing = [name for name in parts if f"`{name}`" not in page]
+    types = {module.__name__.rpartition(".")[2] for module in every.MODULES}
+    missing += [name for name in types - set(built_types()) if name not in page]
+    assert not missing, missing

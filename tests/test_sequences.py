@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -25,24 +26,81 @@ def test_a_bundled_sequence_has_not_one_problem(name: str) -> None:
     assert found.definition.description
 
 
+def test_these_five_are_bundled() -> None:
+    """The documentation names five; a sixth needs a test here that runs it."""
+    assert bundled_names() == ["charge-demo", "disk-check", "fetch-with-retry", "hello", "rotate-backups"]
+
+
+async def test_hello_greets_and_remembers(tmp_path: Path) -> None:
+    """The first command of a new user completes, and its state goes from step to step."""
+    done = await Shell(tmp_path).run("run", "hello", "--set", "name=Ada", "--json")
+    assert done.status == 0, done.out + done.err
+    assert done.value["state"] == "completed"
+    assert done.value["outputs"]["recall"]["value"] == "Hello, Ada!"
+
+
+async def test_charge_demo_charges_once(tmp_path: Path) -> None:
+    """Against the shipped provider: one request, one charge, its receipt shown."""
+    async with Provider() as provider:
+        words = ["run", "charge-demo", "--set", "order=o-7", "--set", f"config.base_url={provider.url}", "--json"]
+        done = await Shell(tmp_path).run(*words)
+        assert done.status == 0, done.out + done.err
+        assert "o-7 is charged" in done.value["outputs"]["receipt"]["message"]
+        assert len(provider.requests()) == 1
+
+
+async def test_charge_demo_says_what_it_needs(tmp_path: Path) -> None:
+    """Without a provider the first step fails and names how to start one; nothing is sent."""
+    done = await Shell(tmp_path).run("run", "charge-demo")
+    assert done.status == 1
+    assert "orch8_local.testing.provider" in done.out + done.err
+
+
 async def test_rotate_backups_packs_checks_and_keeps_the_newest(tmp_path: Path) -> None:
     """A folder becomes an archive beside the older ones, of which only the newest few stay."""
-    shell = Shell(tmp_path)
-    (tmp_path / "papers").mkdir()
-    (tmp_path / "papers" / "a.txt").write_text("a")
-    (tmp_path / "archive").mkdir()
-    words = ["run", "rotate-backups", "--set", f"folder={tmp_path / 'papers'}", "--set", f"into={tmp_path / 'archive'}"]
-    done = await shell.run(*words)
+    papers, archive = tmp_path / "my papers", tmp_path / "archive"
+    papers.mkdir()
+    (papers / "a.txt").write_text("a")
+    archive.mkdir()
+    old = [f"backup-2020010{day}T000000Z-aaaaa{day}.tar.gz" for day in (1, 2, 3)]
+    for name in [*old, "notes.txt"]:
+        (archive / name).write_text("older")
+    words = ["run", "rotate-backups", "--set", f"folder={papers}", "--set", f"into={archive}", "--set", "keep=2"]
+    done = await Shell(tmp_path).run(*words)
     assert done.status == 0, done.out + done.err
-    assert [path.suffix for path in (tmp_path / "archive").iterdir()] == [".gz"]
+    kept = sorted(path.name for path in archive.iterdir())
+    assert kept[0] == old[2]
+    assert kept[2:] == ["notes.txt"]
+    with tarfile.open(archive / kept[1]) as made:
+        assert "./a.txt" in made.getnames()
 
 
-@pytest.mark.parametrize(("least_mb", "status"), [(1, 0), (10**9, 1)])
-async def test_disk_check_fails_with_a_reason_when_space_is_short(tmp_path: Path, least_mb: int, status: int) -> None:
-    """Enough space completes; too little fails, and says so."""
-    done = await Shell(tmp_path).run("run", "disk-check", "--set", f"min_free_mb={least_mb}")
-    assert done.status == status, done.out + done.err
-    assert ("free" in done.out + done.err) is bool(status) or status == 0
+@pytest.mark.parametrize(
+    ("folder", "into", "reason"),
+    [("missing", "archive", "there is no folder"), ("papers", "papers/archive", "packed into themselves")],
+)
+async def test_rotate_backups_refuses_what_cannot_be_right(tmp_path: Path, folder: str, into: str, reason: str) -> None:
+    """A folder that is not there, or an archive inside the folder: it fails with the reason, and makes nothing."""
+    (tmp_path / "papers").mkdir()
+    words = ["run", "rotate-backups", "--set", f"folder={tmp_path / folder}", "--set", f"into={tmp_path / into}"]
+    done = await Shell(tmp_path).run(*words, "--json")
+    assert done.status == 1
+    assert reason in done.out + done.err
+    assert not (tmp_path / into).exists()
+
+
+async def test_disk_check_is_content_with_enough_space(tmp_path: Path) -> None:
+    """Enough space completes and says how much there is."""
+    done = await Shell(tmp_path).run("run", "disk-check", "--set", "min_free_mb=1", "--json")
+    assert done.status == 0, done.out + done.err
+    assert "MB are free at /" in done.value["outputs"]["report"]["message"]
+
+
+async def test_disk_check_fails_with_a_reason_when_space_is_short(tmp_path: Path) -> None:
+    """Too little space is a failure that says what there is and what was wanted."""
+    done = await Shell(tmp_path).run("run", "disk-check", "--set", f"min_free_mb={10**9}")
+    assert done.status == 1
+    assert f"{10**9} MB are wanted" in done.out + done.err
 
 
 async def test_fetch_with_retry_waits_for_a_service_that_is_busy(tmp_path: Path) -> None:
@@ -52,10 +110,3 @@ async def test_fetch_with_retry_waits_for_a_service_that_is_busy(tmp_path: Path)
         done = await Shell(tmp_path).run("run", "fetch-with-retry", "--set", f"config.base_url={provider.url}")
         assert done.status == 0, done.out + done.err
         assert len(provider.requests()) == 2
-
-
-async def test_charge_demo_says_what_it_needs(tmp_path: Path) -> None:
-    """Without a provider the first step fails and names how to start one; nothing is sent."""
-    done = await Shell(tmp_path).run("run", "charge-demo")
-    assert done.status == 1
-    assert "orch8_local.testing.provider" in done.out + done.err
