@@ -169,7 +169,10 @@ def _sort(_scope: Scope, value: Json = None, order: Json = None, *_: Json) -> li
 def _unique(_scope: Scope, value: Json = None, *_: Json) -> list[Json] | None:
     if not isinstance(value, list) or len(value) > MAX_ELEMENTS:
         return None
-    return list({compact_json(item): item for item in reversed(value)}.values())[::-1]
+    firsts: dict[str, Json] = {}
+    for item in value:
+        firsts.setdefault(compact_json(item), item)
+    return list(firsts.values())
 
 
 def _count(_scope: Scope, value: Json = None, wanted: Json = None, *_: Json) -> int | None:

@@ -78,7 +78,8 @@ class _Parser(Cursor):
             self._problem("expression_too_deep", "the expression is nested too deeply", "use fewer brackets")
             parsed.code = _constant(None)
         else:
-            if self.token.kind != "end":
+            is_told = any(problem.code == "expression_operand" for problem in parsed.problems)
+            if self.token.kind != "end" and not is_told:
                 self._left_over()
         parsed.problems.sort(key=lambda problem: problem.column)
         return parsed
@@ -205,6 +206,8 @@ class _Parser(Cursor):
             return
         what = f"a value is missing before {shown(text)}" if kind != "end" else "a value is missing at the end"
         self._problem("expression_operand", what, "complete the expression")
+        if self.is_operator(*operators.BINARY, "?"):
+            self.take()  # leniently it stands for null itself: `== null` is not true
 
     def _parenthesis(self) -> Code:
         self.take()
