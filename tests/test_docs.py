@@ -23,6 +23,7 @@ from orch8_local.blocks.base import built_types
 from orch8_local.cli.main import COMMANDS, cli, run
 from orch8_local.cli.project import make_project
 from orch8_local.engine import built
+from orch8_local.model import outcome
 
 ROOT = Path(__file__).parent.parent
 
@@ -198,6 +199,23 @@ def test_the_program_of_the_readme_prints_what_its_comment_says(tmp_path: Path) 
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
+
+
+def test_the_table_of_answers_is_that_of_the_code() -> None:
+    """docs/guarantees.md lists exactly the statuses that the program takes for a refusal."""
+    page = read("docs/guarantees.md")
+    (listed,) = re.findall(r"^\| ((?:\d{3} ?){5,}) \|", page, re.MULTILINE)
+    assert {int(status) for status in listed.split()} == outcome.REJECTED_STATUSES
+    assert f"| {', '.join(map(str, sorted(outcome.THROTTLED_STATUSES)))} | nothing happened, try later |" in page
+
+
+def test_the_switches_of_the_proofs_are_named() -> None:
+    """Every environment variable that raises the figures of a proof is in docs/guarantees.md, and no other."""
+    page = read("docs/guarantees.md")
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    used = set(re.findall(r"\"(ORCH8_(?:CRASH|SIM|POWER|FUZZ)_[A-Z]+)\"", code))
+    assert used
+    assert used == set(re.findall(r"`(ORCH8_(?:CRASH|SIM|POWER|FUZZ)_[A-Z]+)`", page))
 
 
 def test_what_is_not_built_is_listed() -> None:
