@@ -6,6 +6,7 @@ where there is none, and all are looked at before the first is written.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -177,19 +178,39 @@ def make_project(folder: Path) -> list[Path]:
             hint="choose another folder, or move the file away",
             details={"files": [str(path) for path in there]},
         )
-    made = []
+    made: list[Path] = []
     for name, text in FILES.items():
         path = folder / name
         if name == IGNORE_NAME and _is_there(path):
             continue
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folders(path.parent, made)
             with path.open("x", encoding="utf-8") as file:
+                made.append(path)
                 file.write(text)
         except OSError as error:
+            _take_back(made)
             raise _storage_error(error, path) from error
-        made.append(path)
-    return made
+    return [path for path in made if path.is_file()]
+
+
+def _make_folders(folder: Path, made: list[Path]) -> None:
+    """Make a folder and those above it that are not there, noting each."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent, made)
+    folder.mkdir()
+    made.append(folder)
+
+
+def _take_back(made: list[Path]) -> None:
+    """Remove what this call has made, last first: half a project would stand in the way of the next try."""
+    for path in reversed(made):
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                path.rmdir()
+            else:
+                path.unlink()
 
 
 def _is_there(path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from orch8_local.errors import AlreadyExists, Corrupt, DiskFull, NotFound, ReadOnly, StoreError
 from orch8_local.store import filesystem, migrate
-from orch8_local.store.database import check_header_bytes, unfinished
+from orch8_local.store.database import check_header_bytes, full_to_read, unfinished
 from orch8_local.store.events import SQL_CHAIN, first_broken_link
 
 Json = Any
@@ -282,6 +282,8 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
                 raise unfinished(path)
             yield connection
     except sqlite3.DatabaseError as error:
+        if filesystem.is_full(path.parent):
+            raise full_to_read(path) from error
         raise Corrupt(
             f"SQLite cannot read {path}: {error}", hint="`orch8-local db check` says more; keep the file as it is"
         ) from error

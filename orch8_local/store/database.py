@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from orch8_local.errors import Corrupt, NotFound, ReadOnly, SchemaNewer, StoreError, Unsuitable
+from orch8_local.errors import Corrupt, DiskFull, NotFound, ReadOnly, SchemaNewer, StoreError, Unsuitable
 from orch8_local.store import filesystem, lease, migrate
 from orch8_local.store.migrate import APPLICATION_ID, Step
 from orch8_local.store.views import SqlViews
@@ -241,10 +241,17 @@ async def open_readonly_views(path: Path) -> SqlViews:
     try:
         if await views.schema() == 0:
             raise unfinished(path)
-    except BaseException:
+    except BaseException as error:
         await views.close()
+        if isinstance(error, Corrupt) and filesystem.is_full(real.parent):
+            raise full_to_read(path) from error
         raise
     return views
+
+
+def full_to_read(path: Path) -> DiskFull:
+    """The error for a disk on which SQLite cannot even make its shared memory."""
+    return DiskFull(f"{path} cannot be read: there is no room beside it", hint="free some space on that disk")
 
 
 def unfinished(path: Path) -> NotFound:

@@ -7,6 +7,7 @@ moments, and may bring an older pair back.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -74,6 +75,11 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_full(folder: Path) -> bool:
+    """True if there is not even room for the 32 KiB that SQLite needs to read beside a log."""
+    return shutil.disk_usage(folder).free < 32 * 1024
 
 
 def check_place(path: Path, *, allow_any: bool) -> None:

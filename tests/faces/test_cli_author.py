@@ -112,6 +112,24 @@ def test_init_on_a_disk_that_takes_nothing(
     assert way_out in err
 
 
+def test_init_takes_back_what_it_could_not_finish(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that becomes full half-way: nothing half made stays, so the next try is not refused."""
+    opened = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "example.py":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        assert call(capsys, "init", tmp_path / "new" / "shop")[0] == 9
+    assert list(tmp_path.iterdir()) == []
+    assert call(capsys, "init", tmp_path / "new" / "shop")[0] == 0
+
+
 def test_init_lists_its_files_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`init --json` gives the folder and the files made."""
     status, value = call_json(capsys, "init", tmp_path)
