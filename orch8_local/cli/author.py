@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orch8_local.cli.asking import changing, submit
-from orch8_local.cli.completion import complete_handlers, complete_sequences
+from orch8_local.cli.completion import complete_files, complete_handlers, complete_sequences
 from orch8_local.cli.invocation import Group, Invocation, common_options
 from orch8_local.errors import NotFound, Orch8Error, Problem
 
@@ -33,7 +33,7 @@ INVALID_STATUS = 2
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
 @common_options
 def validate(invocation: Invocation, files: tuple[str, ...]) -> int:
     """Find every problem of a sequence file, each with its place and a way out.
@@ -246,7 +246,7 @@ def _show_definition(invocation: Invocation, definition: Any, source: str) -> No
 
 
 @sequences.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
 @click.option("--strict", is_flag=True, help="Refuse another content under a name and version that is there.")
 @click.option("--by", metavar="NAME", help="Who adds it; default the user's name.")
 @common_options

@@ -80,7 +80,7 @@ def complete_effects(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 
 def complete_sequences(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:
-    """Names of sequences: those of the project's folders, of the database, and the bundled ones."""
+    """Names of sequences, those of the project's folders, of the database and the bundled ones; else files."""
 
     def find() -> Items:
         from orch8_local.cli.catalogue import available
@@ -92,7 +92,12 @@ def complete_sequences(ctx: click.Context, _: click.Parameter, incomplete: str) 
         return [CompletionItem(row.name, help="added") for row in await views.sequences()]
 
     found = {item.value: item for item in [*_from_views(ctx, stored), *_silently(find)]}
-    return _matching([found[name] for name in sorted(found)], incomplete)
+    return _matching([found[name] for name in sorted(found)], incomplete) or complete_files(ctx, _, incomplete)
+
+
+def complete_files(_: click.Context, __: click.Parameter, incomplete: str) -> Items:
+    """Leave it to the shell to complete files."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def complete_handlers(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:

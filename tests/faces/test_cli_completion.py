@@ -15,8 +15,11 @@ from orch8_local.cli.main import COMMANDS, run
 ROOT = Path(__file__).parent.parent.parent
 
 
-def words(line: str, folder: Path, **environment: str) -> list[str]:
-    """What bash is offered at the end of a line; the last word is the one being typed."""
+def words(line: str, folder: Path, kind: str = "plain", **environment: str) -> list[str]:
+    """What bash is offered at the end of a line; the last word is the one being typed.
+
+    kind: `plain` for words, `file` for what the shell completes itself.
+    """
     parts = line.split(" ")
     done = subprocess.run(
         [sys.executable, "-m", "orch8_local"],
@@ -34,7 +37,8 @@ def words(line: str, folder: Path, **environment: str) -> list[str]:
         check=False,
     )
     assert done.stderr == "", done.stderr
-    return [row.partition(",")[2] for row in done.stdout.splitlines() if row]
+    rows = [row.partition(",") for row in done.stdout.splitlines() if row]
+    return [word for found, _, word in rows if found == kind]
 
 
 @pytest.mark.parametrize("shell", HOW_TO)
@@ -81,6 +85,12 @@ def test_sequences_complete_by_name(tmp_path: Path) -> None:
     (tmp_path / "sequences" / "broken.json").write_text("{")
     assert {"hello", "charge-demo", "invoice", "broken"} <= set(words("orch8-local run ", tmp_path))
     assert words("orch8-local run inv", tmp_path) == ["invoice"]
+
+
+@pytest.mark.parametrize("line", ["validate seq", "sequences add seq", "run ./seq", "sequences show ./seq"])
+def test_files_are_left_to_the_shell(tmp_path: Path, line: str) -> None:
+    """Where a file is wanted, or no name fits, the shell completes files as it always does."""
+    assert words(f"orch8-local {line}", tmp_path, kind="file") == [line.split()[-1]]
 
 
 def test_handlers_complete_by_name(tmp_path: Path) -> None:
