@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from orch8_local.engine.engine import Engine
     from orch8_local.engine.shared import EngineLimits
     from orch8_local.handlers.base import Context, HttpClient, Registry
+    from orch8_local.sequence.document import SequenceDefinition
 
 Json = Any
 Say = Callable[[str], None]
@@ -188,6 +189,13 @@ def build_registry(settings: Settings) -> Registry:
         if folder not in sys.path:
             sys.path.insert(0, folder)
     return load_registry(folders, modules)
+
+
+def unbuilt_parts(definition: SequenceDefinition) -> list[str]:
+    """What of a valid document a start in this version refuses, by name."""
+    from orch8_local.engine.built import unbuilt
+
+    return list(unbuilt(definition))
 
 
 def make_database_folder(settings: Settings) -> None:

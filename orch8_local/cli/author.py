@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orch8_local.cli.catalogue import Entry
     from orch8_local.engine.api import EngineApi, SequenceRow
     from orch8_local.handlers.base import HandlerSpec
+    from orch8_local.sequence.document import SequenceDefinition
     from orch8_local.settings import Settings
 
 Json = Any
@@ -58,7 +59,7 @@ def validate(invocation: Invocation, files: tuple[str, ...]) -> int:
             source, is_valid = given, False
         else:
             found = inspect(text, handlers=handlers, external_handlers=settings.external_handlers)
-            problems, is_valid = found.problems, not found.has_errors
+            problems, is_valid = (*found.problems, *_unbuilt(found.definition)), not found.has_errors
             statuses.add(0 if is_valid else INVALID_STATUS)
         results.append({"file": source, "valid": is_valid, "problems": [problem.as_dict() for problem in problems]})
         if not invocation.is_json:
@@ -66,6 +67,19 @@ def validate(invocation: Invocation, files: tuple[str, ...]) -> int:
     if invocation.is_json:
         invocation.write_json(results)
     return INVALID_STATUS if INVALID_STATUS in statuses else max(statuses)
+
+
+def _unbuilt(definition: SequenceDefinition | None) -> list[Problem]:
+    """A warning for each part that a start would refuse."""
+    from orch8_local.app import unbuilt_parts
+
+    if definition is None:
+        return []
+    hint = "run the document on an Orch8 server, or take that part out"
+    return [
+        Problem("document.not_built", f"{part} is not built in this version", severity="warning", suggestion=hint)
+        for part in unbuilt_parts(definition)
+    ]
 
 
 def _params_by_handler(settings: Settings) -> Mapping[str, Any]:
@@ -215,7 +229,7 @@ def show_sequence(invocation: Invocation, sequence: str) -> None:
     _show_definition(invocation, definition, found.name)
 
 
-def _show_definition(invocation: Invocation, definition: Any, source: str) -> None:
+def _show_definition(invocation: Invocation, definition: SequenceDefinition, source: str) -> None:
     from orch8_local.cli.render import one_line
     from orch8_local.cli.screen import Cell, heading, show_facts, show_table
 
@@ -237,8 +251,8 @@ def _show_definition(invocation: Invocation, definition: Any, source: str) -> No
     heading(invocation, "blocks")
     table: list[list[Cell | str]] = []
     for block, _, depth in definition.walk():
-        details = [f"when {block.when}"] if getattr(block, "when", None) else []
-        retry = getattr(block, "retry", None)
+        when, retry = getattr(block, "when", None), getattr(block, "retry", None)
+        details = [f"when {when}"] if when else []
         details += [f"at most {retry.max_attempts} times"] if retry is not None else []
         name = f"{'  ' * depth}{one_line(block.id)}"
         table.append([name, getattr(block, "handler", block.type), one_line("; ".join(details))])

@@ -37,7 +37,7 @@ MODES = (None, "at_most_once", "repeatable")
 
 def check_built(definition: SequenceDefinition, registry: Registry) -> None:
     """Raise NotBuilt with everything that cannot run yet, or NotFound for a handler nobody provides."""
-    missing = list(_missing(definition))
+    missing = list(unbuilt(definition))
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise NotBuilt(
@@ -53,7 +53,8 @@ def check_built(definition: SequenceDefinition, registry: Registry) -> None:
                 raise NotFound(f"step {block.id!r}: {error.message}", hint=error.hint) from None
 
 
-def _missing(definition: SequenceDefinition) -> Iterator[str]:
+def unbuilt(definition: SequenceDefinition) -> Iterator[str]:
+    """Every part of a document that cannot run yet, by name."""
     for name in DOCUMENT_FIELDS:
         if getattr(definition, name, None):
             yield f"the document's {name!r}"

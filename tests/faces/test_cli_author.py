@@ -178,6 +178,22 @@ def test_validate_shows_text_that_is_safe_to_show(project: Path, capsys: pytest.
     assert "red" in out
 
 
+def test_validate_warns_of_what_a_start_would_refuse(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A document that is valid and cannot run in this version yet: valid, with a warning for each such part."""
+    step = '{"type": "step", "id": "%s", "handler": "noop", "delay": {"duration": 1000}}'
+    blocks = f'[{{"type": "parallel", "id": "p", "branches": [[{step % "a"}]]}}, {step % "b"}]'
+    (project / "later.json").write_text(f'{{"name": "later", "blocks": {blocks}}}')
+    status, ((found),) = call_json(capsys, "validate", "later.json")
+    assert (status, found["valid"]) == (0, True)
+    warned = [one["message"] for one in found["problems"] if one["code"] == "document.not_built"]
+    assert len(warned) == 3
+    assert "'parallel'" in warned[0]
+    assert all("'delay'" in message for message in warned[1:])
+    status, _, err = call(capsys, "run", "later.json")
+    assert status == 2
+    assert "parallel" in err
+
+
 @pytest.mark.parametrize("words", [["validate", "hello"], ["sequences", "show", "hello"], ["handlers", "list"]])
 def test_looking_makes_no_database(project: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     """What an author asks before the first run leaves no file behind."""
