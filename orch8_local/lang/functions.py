@@ -52,7 +52,7 @@ def _uuid(scope: Scope, *_: Json) -> str:
 
 def _random(scope: Scope, low: Json = None, high: Json = None, *_: Json) -> int:
     a, b = _int64(low, 0), _int64(high, 100)
-    return a if b <= a else min(a + int(scope.random() * (b - a)), b - 1)
+    return a if b <= a else a + int(scope.random() * (b - a))
 
 
 def _int64(value: Json, default: int) -> int:

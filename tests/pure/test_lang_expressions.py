@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -58,6 +59,18 @@ def test_what_is_written_is_read_as_the_grammar_says(tree: lang_model.Tree, spac
     assert [problem for problem in expression.check(text) if not problem.is_warning] == []
 
 
+def test_any_two_operators_bind_as_the_grammar_says() -> None:
+    """Every operator inside every other one, on either side, over values that tell the readings apart."""
+    scope = Scope(data=lang_model.DATA)
+    names = [name for name in lang_model.LEVELS if name != "?"]
+    leaves = [("leaf", text, value) for text, value in (("7", 7), ("0.5", 0.5), ("true", True), ("null", None))]
+    for outer, inner in product(names, names):
+        for a, b, c in product(leaves, repeat=3):
+            for tree in ((outer, (inner, a, b), c), (outer, a, (inner, b, c)), ("!", (inner, a, ("neg", b)))):
+                text = lang_model.text_of(tree, "", 0)
+                assert compact_json(expression.parse(text).code(scope)) == compact_json(lang_model.worth(tree)), text
+
+
 @given(lang_model.trees())
 def test_braces_around_the_whole_change_nothing(tree: lang_model.Tree) -> None:
     """One outer pair of braces is taken off; the columns stay those of the text."""
@@ -87,6 +100,10 @@ def test_eight_brackets_may_nest(n: int, is_right: bool) -> None:
         ("qty % 2", 5, "there is no remainder; calculate it in a step"),
         ("1 < qty < 3", 9, "compare twice: a < b && b < c"),
         ("a ? b : c ? d : e", 11, "put the inner one into parentheses"),
+        ("a ? b ? c : d : e", 7, "write a ? b : c"),
+        ("qty in tags + 1", 13, None),
+        ("qty in -1", 8, "complete the expression"),
+        ("== null", 1, "complete the expression"),
         ("qty > 5 ? 'a'", 14, "write a ? b : c"),
         ("1e3 < qty", 2, "write the number without an exponent"),
         ("lenn(tags)", 1, "did you mean 'len'?"),
@@ -104,7 +121,7 @@ def test_eight_brackets_may_nest(n: int, is_right: bool) -> None:
         ("outputs.step-2.ok == 1", 13, "the output of block 'step-2' is outputs[\"step-2\"]"),
     ],
 )
-def test_a_mistake_has_a_column_and_a_way_out(text: str, column: int, suggestion: str) -> None:
+def test_a_mistake_has_a_column_and_a_way_out(text: str, column: int, suggestion: str | None) -> None:
     """What is wrong with an expression is found without running it."""
     problem = expression.check(text)[0]
     assert (problem.column, problem.suggestion) == (column, suggestion)
