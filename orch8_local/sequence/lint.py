@@ -224,9 +224,9 @@ def _handlers(
 
 def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
     """`outputs.x` where no block has the id x, or where it cannot have run yet."""
-    spoken = [(note, template.references(note.text)) for note in reading.templates]
-    spoken += [(note, expression.references(note.text)) for note in reading.expressions]
-    for note, paths in spoken:
+    spoken = [(note, template.references(note.text), False) for note in reading.templates]
+    spoken += [(note, expression.references(note.text), True) for note in reading.expressions]
+    for note, paths, is_expression in spoken:
         for path in dict.fromkeys(path[:2] for path in paths):
             if path[0] not in ("outputs", "steps") or len(path) < 2:
                 continue
@@ -234,7 +234,11 @@ def _references(reading: Reading, ids: _Ids) -> Iterator[Finding]:
             producer = ids.producer(path[1], note.pointer)
             if producer is None:
                 near = difflib.get_close_matches(path[1], ids.known(note.pointer), n=1)
-                hint = f"did you mean '{path[0]}.{near[0]}'?" if near else None
+                hint = None
+                if near:
+                    needs_brackets = is_expression and not _PLAIN_ID.fullmatch(near[0])
+                    key = f'["{near[0]}"]' if needs_brackets else f".{near[0]}"
+                    hint = f"did you mean '{path[0]}{key}'?"
                 message = f"'{'.'.join(path)}' is always null: there is no block {shown(path[1])}"
                 yield Finding(
                     "reference.unknown",

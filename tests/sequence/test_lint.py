@@ -126,6 +126,13 @@ def test_a_reference_to_no_block_is_an_error_where_it_stands() -> None:
     assert text[problem.column - 1 :].startswith("outputs.wiegh")
 
 
+def test_an_expression_is_told_to_read_an_id_with_a_hyphen_by_brackets() -> None:
+    """There '-' is minus: what is suggested must be right where it is to be written."""
+    text = text_of(step("fetch-user"), step("b", when="outputs.fetch-user.ok"))
+    unknown = [problem for problem in problems(text) if problem.code == "reference.unknown"]
+    assert [problem.suggestion for problem in unknown] == ["did you mean 'outputs[\"fetch-user\"]'?"]
+
+
 def test_references_are_looked_for_in_every_language_field() -> None:
     """Conditions, collections, inputs, keys and hooks are read as well as params."""
     text = text_of(
