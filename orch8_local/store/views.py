@@ -46,8 +46,8 @@ SQL_STATE = "SELECT key, value FROM instance_state WHERE instance_id = ?"
 SQL_DOCUMENT = "SELECT document FROM sequences WHERE sha256 = ?"
 SQL_EVENTS_OF_INSTANCE = f"SELECT {EVENT_COLUMNS} FROM events WHERE instance_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 SQL_EVENTS_OF_EFFECT = (
-    f"SELECT {EVENT_COLUMNS} FROM events WHERE instance_id = (SELECT instance_id FROM effect_receipts WHERE id = ?1)"
-    " AND effect_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    f"SELECT {EVENT_COLUMNS} FROM events WHERE instance_id = (SELECT instance_id FROM effect_receipts WHERE id = ?)"
+    " AND effect_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 SQL_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 SQL_EFFECT = f"SELECT {RECEIPT_COLUMNS} FROM effect_receipts WHERE id = ?"
@@ -162,7 +162,7 @@ class SqlViews:
     ) -> list[Event]:
         """The timeline of a run, of an effect, or of everything; oldest first."""
         if effect_id is not None:
-            rows = await self._all(SQL_EVENTS_OF_EFFECT, (effect_id, after_seq, limit))
+            rows = await self._all(SQL_EVENTS_OF_EFFECT, (effect_id, effect_id, after_seq, limit))
         elif instance_id is not None:
             rows = await self._all(SQL_EVENTS_OF_INSTANCE, (instance_id, after_seq, limit))
         else:

@@ -139,7 +139,7 @@ class Writer:
     async def transact(self, fn: Callable[[Tx], T], *, name: str) -> T:
         """See WriterApi."""
         if self._poison is not None:
-            raise _unknown(self._poison)
+            raise commit_unknown(self._poison)
         if self._is_closing:
             raise StoreError("the database is being closed")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -181,7 +181,7 @@ class Writer:
                     continue
                 if self._poison is not None:
                     for job in batch:
-                        job.error = _unknown(self._poison)
+                        job.error = commit_unknown(self._poison)
                 else:
                     self._maintain(connection, batch)
                     self._commit(connection, [job for job in batch if not job.is_maintenance])
@@ -246,10 +246,8 @@ class Writer:
                 self._crash.reach(f"{job.name}.begin")
                 job.result = job.fn(tx)
             tx.flush()
-        except sqlite3.OperationalError:
-            raise
         except BaseException as error:
-            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+            if not _is_refusal(error):
                 raise
             connection.execute("ROLLBACK")
             return False
@@ -265,10 +263,8 @@ class Writer:
             try:
                 job.result = job.fn(tx)
                 tx.flush()
-            except sqlite3.OperationalError:
-                raise
             except BaseException as error:
-                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+                if not _is_refusal(error):
                     raise
                 job.error = error
                 tx.events.clear()
@@ -278,7 +274,7 @@ class Writer:
 
     def _fail(self, connection: sqlite3.Connection, batch: list[_Job], error: sqlite3.Error) -> None:
         """The whole batch failed: say for each whether it is certain that nothing was written."""
-        found = _as_store_error(error)
+        found = as_store_error(error)
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -349,76 +345,6 @@ class Writer:
             log.warning("checkpoint failed: %s", error, extra={"action": "checkpoint_failed"})
 
 
-class InlineWriter:
-    """The same interface on the loop's own thread, for simulation: same SQL, seeded moments.
-
-    before_commit(name) may raise an sqlite3.Error to play a failing disk.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        crash: CrashPoints,
-        *,
-        before_commit: Callable[[str], None] | None = None,
-    ) -> None:
-        self._connection = connection
-        self._crash = crash
-        self._before_commit = before_commit
-        self._poison: BaseException | None = None
-
-    @property
-    def is_poisoned(self) -> bool:
-        """True once a commit's fate is unknown."""
-        return self._poison is not None
-
-    async def transact(self, fn: Callable[[Tx], T], *, name: str) -> T:
-        """See WriterApi. The transaction runs even if the caller is cancelled while it waits its turn.
-
-        Turns come in the order of the loop, which a simulation shuffles: nothing may rely on another one.
-        """
-        cancelled: BaseException | None = None
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        result = self._transact(fn, name)
-        if cancelled is not None:
-            raise cancelled
-        return result
-
-    def _transact(self, fn: Callable[[Tx], T], name: str) -> T:
-        if self._poison is not None:
-            raise _unknown(self._poison)
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            self._crash.reach(f"{name}.begin")
-            tx = Tx(connection)
-            result = fn(tx)
-            tx.flush()
-            self._crash.reach(f"{name}.commit")
-            if self._before_commit is not None:
-                self._before_commit(name)
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            found = _as_store_error(error)
-            if isinstance(found, CommitUnknown):
-                self._poison = error
-            raise found from error
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        self._crash.reach(f"{name}.after")
-        return result
-
-    async def close(self) -> None:
-        """The connection belongs to whoever made it."""
-
-
 def _settle(batch: Iterable[_Job]) -> None:
     for job in batch:
         if job.future.done():
@@ -429,14 +355,20 @@ def _settle(batch: Iterable[_Job]) -> None:
             job.future.set_result(job.result)
 
 
-def _unknown(cause: BaseException) -> CommitUnknown:
+def _is_refusal(error: BaseException) -> bool:
+    """True for what concerns one function alone: its own error, or a constraint that it broke."""
+    return isinstance(error, sqlite3.IntegrityError) or not isinstance(error, sqlite3.DatabaseError)
+
+
+def commit_unknown(cause: BaseException) -> CommitUnknown:
+    """What is said once a commit's fate is not known."""
     return CommitUnknown(
         f"the disk refused a commit ({cause}); only a restart can tell whether it was written",
         hint="check the disk, then start again: what is on it is the truth",
     )
 
 
-def _as_store_error(error: sqlite3.Error) -> StoreError:
+def as_store_error(error: sqlite3.Error) -> StoreError:
     """The one table from SQLite's words to ours."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & 0xFF if code is not None else None
@@ -451,4 +383,4 @@ def _as_store_error(error: sqlite3.Error) -> StoreError:
         )
     if primary == sqlite3.SQLITE_ERROR:
         return StoreError(f"the database refused a statement: {error}")
-    return _unknown(error)
+    return commit_unknown(error)

@@ -11,6 +11,7 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -23,7 +24,8 @@ from orch8_local.handlers.base import Registry
 from orch8_local.handlers.builtins import builtin_specs
 from orch8_local.store import migrate
 from orch8_local.store.database import SQL_BOOT, SQL_CLEAN, SQL_META, SQL_NEW_META
-from orch8_local.store.writer import InlineWriter, Tx
+from orch8_local.store.writer import Tx
+from orch8_local.testing.inline_writer import InlineWriter
 from orch8_local.testing.invariants import Acknowledged, Phase, check_connection
 from orch8_local.testing.world import START_US, SimulatedCrash, SimWorld
 from orch8_local.world import NoCrash, World
@@ -47,9 +49,9 @@ SQL_OPEN = "SELECT count(*) FROM instances WHERE state IN ('scheduled','running'
 @lru_cache(maxsize=1)
 def _template() -> bytes:
     """A migrated, empty database."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate.migrate(connection, migrate.steps(), NoCrash())
-    return connection.serialize()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate.migrate(connection, migrate.steps(), NoCrash())
+        return connection.serialize()
 
 
 @dataclass(slots=True)
@@ -57,7 +59,6 @@ class Schedule:
     """One seed, from its first life to the end of all runs."""
 
     seed: int
-    should_disturb: Callable[[], None] | None = None
     problems: list[str] = field(default_factory=list)
     n_crashes: int = 0
     n_lives: int = 0

@@ -22,7 +22,8 @@ from orch8_local.errors import Conflict, Orch8Error
 from orch8_local.handlers.base import Registry
 from orch8_local.handlers.builtins import builtin_specs
 from orch8_local.store.database import SQL_BOOT, SQL_META, SQL_NEW_META
-from orch8_local.store.writer import InlineWriter, Tx
+from orch8_local.store.writer import Tx
+from orch8_local.testing.inline_writer import InlineWriter
 from orch8_local.testing.invariants import Phase, check_connection
 from orch8_local.testing.world import START_US, SimulatedCrash, SimWorld, strike_at
 from tests.engine.outside import document, step
