@@ -49,6 +49,8 @@ class Life:
     database: Path
     n_steps: int
     mutant: str | None = None
+    is_by_inbox: bool = False
+    instance_id: str | None = None
     acknowledged: list[Acknowledged] = field(default_factory=list)
     before: Snapshot | None = None
     n_kills: int = 0
@@ -69,6 +71,8 @@ class Life:
                 "crash": list(crash) if isinstance(crash, tuple) else crash if isinstance(crash, str) else None,
                 "resolutions": list(resolutions),
                 "mutant": self.mutant,
+                "is_by_inbox": self.is_by_inbox,
+                "instance_id": self.instance_id,
             },
             kill_after_s=crash if isinstance(crash, float) else None,
         )
@@ -77,7 +81,8 @@ class Life:
         if not ended.was_killed and ended.status != 0:
             self.problems.append(f"the process ended with status {ended.status}")
         await self.provider.settle()
-        self.acknowledged += [Acknowledged("start", one) for one in ended.facts("started")]
+        for self.instance_id in ended.facts("started"):
+            self.acknowledged.append(Acknowledged("start", self.instance_id or ""))
         self.acknowledged += [Acknowledged("resolve", one, state) for one, state in ended.facts("resolved")]
         self._check(Phase.CRASHED if ended.was_killed else Phase.CLOSED)
         return ended
