@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import socket
@@ -111,17 +110,17 @@ async def test_a_resolution_goes_through_the_engine_that_runs(tmp_path: Path) ->
         assert await engine.wait() == 0
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_a_signal_lets_the_step_end_and_loses_nothing(tmp_path: Path, number: int, status: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_lets_the_step_end_and_loses_nothing(tmp_path: Path, number: int) -> None:
     """Ctrl-C and SIGTERM drain: the request under way gets its answer, and the next start goes on behind it."""
     shell = Shell(tmp_path)
     async with Provider([Reply("hold")]) as provider:
         async with shell.start(*words(provider.url)) as process:
             await provider.wait_for("received")
             process.send_signal(number)
-            await line_with(process.stderr, "")
+            await line_with(process.stderr, "stopping")
             provider.release()
-            assert await process.wait() in (status, 130, 4)
+            assert await process.wait() == 130
         assert (await shell.run("effects", "check")).status == 0
         after = await shell.run(*words(provider.url), "--json")
         assert after.status == 0, after.err
@@ -163,4 +162,3 @@ async def test_the_demonstration_shows_what_it_promises(tmp_path: Path) -> None:
     assert "1 request(s), 1 charge(s)" in shown.out
     assert "unknown" in shown.out
     assert not shell.database.exists()
-    await asyncio.sleep(0)
